@@ -1,6 +1,5 @@
 """The screen that answers "is my judge good enough?", for `curve` and `calibrate`."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -60,8 +59,7 @@ def print_detail(detail: "CalibrationDetail", *, output: Console = console) -> N
                 f"{row.cascade.escalated:.1%} of the pairs. {row.cascade.why}",
                 output=output,
             )
-    for line in _ties_in_lines(detail):
-        say(line, output=output)
+    say(_labels_in_words(detail), output=output)
     if detail.counted < detail.labelled:
         say(
             f"pac counts one pair of each question: {detail.counted} of {detail.labelled}.",
@@ -118,11 +116,13 @@ def ties_of_row(row: "Threshold") -> str | None:
     return f"{row.tie_share:.1%} of the accepted ones are ties ({low:.1%} to {high:.1%})"
 
 
-def _ties_in_lines(detail: "CalibrationDetail") -> Iterator[str]:
-    """Yields a line about the labels, and one about each guarantee that accepts ties."""
-    yield f"{labeled_and_ties(detail)}, {detail.unlabelled} without a label."
-    for row in detail.thresholds:
-        told = ties_of_row(row)
-        if row.tie_share and told is not None:
-            delta = "" if row.delta is None else f", delta {row.delta:g}"
-            yield f"alpha {row.alpha:g} ({row.guarantee}{delta}): {told}; no promise is about them."
+def _labels_in_words(detail: "CalibrationDetail") -> str:
+    """Says how many labels there are, and how many ties the alphas of the table accept."""
+    told = f"{labeled_and_ties(detail)}, {detail.unlabelled} without a label."
+    shares = [row.tie_share for row in detail.thresholds if row.tie_share is not None]
+    if any(shares):
+        told += (
+            f" Of the pairs that an alpha of the table accepts, {min(shares):.1%} to "
+            f"{max(shares):.1%} are ties; no promise is about them."
+        )
+    return told

@@ -50,7 +50,8 @@ def calibrate(
     hold_out: Annotated[
         float | None,
         typer.Option(
-            help="Share of the questions to keep out of the set, to check its thresholds on them."
+            parser=options.share,
+            help="Share of the questions to keep out of the set, to check its thresholds on them.",
         ),
     ] = None,
     columns: options.ColumnMap = None,
@@ -82,7 +83,6 @@ def calibrate(
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
     counts once. All pairs of a set become one new version.
     """
-    options.check_share("hold-out", hold_out)
     if not _SET_NAME.fullmatch(name):
         raise CommandError(
             f"--name {name!r}: a set is named with up to 64 letters, digits, dots, hyphens and "

@@ -37,7 +37,9 @@ def plan(
     name: Annotated[str, typer.Option(help="Calibration set whose first version it is.")] = (
         "default"
     ),
-    alpha: Annotated[float, typer.Option(help="Alpha that the cascade is for.")] = 0.1,
+    alpha: Annotated[
+        float, typer.Option(parser=options.share, help="Alpha that the cascade is for.")
+    ] = 0.1,
     share: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="r, if you choose it.  [default: by contradictions]"),
@@ -64,7 +66,6 @@ def plan(
     """
     from app.core.cascade import FEWEST_PAIRS
 
-    options.check_share("alpha", alpha)
     comparisons = _comparisons(files, options.given_format(columns, encoding))
     if len(comparisons) < FEWEST_PAIRS:
         raise CommandError(

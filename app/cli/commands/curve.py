@@ -20,9 +20,12 @@ def curve(
     files: options.Inputs,
     alpha: Annotated[
         list[float] | None,
-        typer.Option(help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25]"),
+        typer.Option(
+            parser=options.share,
+            help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25]",
+        ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
+    delta: options.DeltaOfPac = STANDARD_DELTA,
     columns: options.ColumnMap = None,
     encoding: options.Encoding = None,
     out: Annotated[
@@ -38,9 +41,6 @@ def curve(
     score_b. Pairs without judgments are judged first.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
-    for level in alphas:
-        options.check_share("alpha", level)
-    options.check_share("delta", delta)
     # The help needs none of these.
     from app.evaluation.curve import assessment_of, labeled_scores_of
     from app.evaluation.judgments.jsonl import read_judgments

@@ -65,11 +65,12 @@ def evaluate(
     alpha: Annotated[
         list[float] | None,
         typer.Option(
+            parser=options.share,
             help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25; with judge-bench or "
-            "pku-safe-rlhf to 0.30]"
+            "pku-safe-rlhf to 0.30]",
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
+    delta: options.DeltaOfPac = STANDARD_DELTA,
     columns: options.ColumnMap = None,
     encoding: options.Encoding = None,
 ) -> None:
@@ -113,9 +114,6 @@ def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) 
     from app.evaluation.protocol import Design
 
     alphas = tuple(sorted(set(alpha or STANDARD_ALPHAS)))
-    for level in alphas:
-        options.check_share("alpha", level)
-    options.check_share("delta", delta)
     return Design(
         seed=seed,
         splits=splits,

@@ -1,5 +1,6 @@
 """Options that several commands share, and checks of their values."""
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,20 @@ import typer
 from app.cli.console import CommandError
 from app.files.reading import InputFormat
 from app.files.shapes import custom_shape
+
+
+def share(given: Any) -> float:
+    """Reads a share, such as an alpha, that is between 0 and 1."""
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < 1.0:
+        raise typer.BadParameter(
+            f"it must be between 0 and 1, both excluded (10% is 0.1), got {given}"
+        )
+    return value
+
 
 Inputs = Annotated[
     list[Path],
@@ -38,7 +53,8 @@ Overwrite = Annotated[
 Alpha = Annotated[
     float | None,
     typer.Option(
-        help="Largest share of wrong verdicts among accepted ones.  [default: the service's]"
+        parser=share,
+        help="Largest share of wrong verdicts among accepted ones.  [default: the service's]",
     ),
 ]
 NoAlpha = Annotated[
@@ -53,7 +69,10 @@ Guarantee = Annotated[
         "a bound.  [default: the service's]"
     ),
 ]
-Delta = Annotated[float | None, typer.Option(help="Probability that the pac guarantee fails.")]
+Delta = Annotated[
+    float | None, typer.Option(parser=share, help="Probability that the pac guarantee fails.")
+]
+DeltaOfPac = Annotated[float, typer.Option(parser=share, help="Delta of pac, in (0, 1).")]
 CalibrationSet = Annotated[str | None, typer.Option(help="Name of the calibration set.")]
 StoreUrl = Annotated[
     str,
@@ -75,8 +94,6 @@ def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> di
     """
     if no_alpha and options["alpha"] is not None:
         raise CommandError("give --alpha or --no-alpha, not both")
-    for name in ("alpha", "delta"):
-        check_share(name, options[name])
     given = {name: value for name, value in options.items() if value is not None}
     return {**given, "alpha": None} if no_alpha else given
 
@@ -106,12 +123,6 @@ def check_url(url: str) -> None:
             "SCOPE_STORE_URL, it prints the path of its file when it starts: use "
             "--store sqlite:///FILE"
         )
-
-
-def check_share(option: str, share: float | None) -> None:
-    """Refuses a share, such as an alpha, that is not between 0 and 1."""
-    if share is not None and not 0.0 < share < 1.0:
-        raise CommandError(f"--{option} must be between 0 and 1, both excluded, got {share}")
 
 
 # Extra of this package -> a module of each library in it.

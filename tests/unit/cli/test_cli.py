@@ -70,7 +70,6 @@ def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: 
     [
         (["judge", "x.jsonl", "--map", "q"], "FIELD=COLUMN"),
         (["judge", "[/absent].jsonl"], "no file matches [/absent].jsonl"),
-        (["judge", "x.jsonl", "--alpha", "10"], "--alpha must be between 0 and 1"),
         (["calibrate", "absent.jsonl"], "absent.jsonl cannot be read"),
         (["calibrate", "x.jsonl", "--name", "Mein Set"], "up to 64 letters, digits, dots"),
         (["check", "--url", "http://127.0.0.1:1"], "start the service with `scope-judge serve`"),
@@ -83,6 +82,26 @@ def test_an_impossible_call_prints_the_reason(arguments: list[str], words: str) 
     assert result.exit_code == 1, result.output
     assert words in one_line(result.stderr)
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("judge", "--alpha", "10%"),
+        ("judge", "--alpha", "0,1"),
+        ("filter", "--delta", "nan"),
+        ("calibrate", "--hold-out", "1"),
+        ("cascade plan", "--alpha", "10"),
+        ("curve", "--alpha", "0"),
+        ("evaluate", "--delta", "1"),
+    ],
+)
+def test_a_share_is_between_0_and_1(command: str, option: str, value: str) -> None:
+    arguments = [*command.split(), "x.jsonl", option, value]
+    result = runner.invoke(app, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 2, result.output
+    told = f"Invalid value for '{option}': it must be between 0 and 1"
+    assert f"{told}, both excluded (10% is 0.1), got {value} " in one_line(result.stderr)
 
 
 @pytest.mark.parametrize(

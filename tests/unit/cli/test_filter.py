@@ -121,7 +121,6 @@ def test_an_infeasible_alpha_says_what_to_do(command: str, service: str, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--alpha", "3"), "alpha"),
         (("--calibration", "nobody"), "there is no calibration 'nobody'"),
         (("--map", "question=prompt"), "line 1: prompt is missing"),
     ],

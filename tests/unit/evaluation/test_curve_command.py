@@ -95,20 +95,3 @@ def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(fil
     assert [row[3] for row in rows if row[:3] == ["pac,", "delta", "0.2"]] == ["0.3", "0.03"]
     assert "302 rows: 300 usable, 1 tie, 1 unusable" in result.stderr
     assert f"unusable, 1: no p_rev ({file}, line 302)" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--alpha", "0"], "--alpha must be between 0 and 1"),
-        (["--alpha", "0.1", "--alpha", "nan"], "--alpha must be between 0 and 1"),
-        (["--delta", "1"], "--delta must be between 0 and 1"),
-    ],
-)
-def test_bad_arguments_are_refused_with_the_reason(
-    file: Path, options: list[str], words: str
-) -> None:
-    result = runner.invoke(app, ["curve", str(file), *options])
-    assert result.exit_code == 1, result.output
-    assert words in " ".join(result.stderr.split())
-    assert "Traceback" not in result.output
