@@ -76,8 +76,9 @@ def check_words(rows: Sequence[FileRow], shape: ComparisonShape) -> None:
         more = ", ..." if len(unread) > _SHOWN else ""
         whole = suggested_map(fields, shape, labelled=True)
         raise InvalidRequestError(
-            f"{first.place}: the labels {words}{more} in {shape.label} are unknown words: say what "
-            f"they mean with --map {whole}, or leave these cells empty"
+            f"{first.place}: the labels {words}{more} in {shape.label} are unknown words: correct "
+            "these cells, leave them empty, or say what the words mean as A=WORD, B=WORD or "
+            f"tie=WORD in --map {whole}"
         )
 
 

@@ -326,7 +326,12 @@ def suggested_map(
     parts = [f"{wanted}={columns[wanted]}" for wanted in fields]
     words = KNOWN_WORDS if shape is None else shape.words
     if labelled and (columns[LABEL] == "COLUMN" or unread_words(rows, columns[LABEL], words)):
-        parts += ["A=WORD", "B=WORD", "tie=WORD"]
+        # A label that a map names has only the words of the map, so that none may be left out.
+        used = {spelled(row.get(columns[LABEL])) for row in rows}
+        kept = [word for word in words if word in used or word not in KNOWN_WORDS]
+        for label in LABELS:
+            own = [word for word in kept if words[word] == label]
+            parts += [f"{label}={word}" for word in own or ["WORD"]]
     text = io.StringIO()
     # A part with a comma is quoted.
     csv.writer(text, lineterminator="").writerow(parts)

@@ -96,9 +96,10 @@ def test_an_unknown_word_is_refused_before_anything_is_judged(
     options = ["--judge", "demo"] if command == "evaluate" else ["--url", "http://127.0.0.1:9"]
     result = run(command, file, *options)
     assert result.exit_code == 1
-    told = "line 68: the labels 'left!' in label are unknown words: say what they mean with --map "
-    whole = "question=question,response_a=response_a,response_b=response_b,label=label,A=WORD"
-    assert f"{told}{whole}" in one_line(result.stderr)
+    told = one_line(result.stderr)
+    assert "line 68: the labels 'left!' in label are unknown words: correct these cells" in told
+    texts = "question=question,response_a=response_a,response_b=response_b"
+    assert f"--map {texts},label=label,A=a,B=b,tie=tie" in told
 
 
 def excel_file(path: Path) -> Path:

@@ -205,6 +205,9 @@ def test_a_pasted_map_reads_the_rows() -> None:
     assert text.endswith(",label=Label,A=WORD,B=WORD,tie=WORD")
     (known,) = shlex.split(suggested_map([{**row, "Label": "A"}], labelled=True))
     assert known.endswith(",label=Label")
+    rows = [{**row, "Label": label} for label in ("Left", "lefft", "right")]
+    (typo,) = shlex.split(suggested_map(rows, custom_shape("B=other,label=Label"), labelled=True))
+    assert typo.endswith(",label=Label,A=left,B=other,tie=WORD")
     shape = custom_shape(text.replace("A=WORD", "A=1").replace("B=WORD", "B=2"))
     assert (shape.fields(row)["response_a"], shape.label_in(row)) == ("a", "A")
 
