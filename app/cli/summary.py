@@ -1,5 +1,6 @@
 """The last lines of `scope-judge judge FILE`: what became of the rows."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -79,17 +80,31 @@ def print_promises(results: Sequence[Mapping[str, Any]]) -> None:
     if any(j["alpha"] is None for j in judgments):
         say("Verdicts without an alpha have no guarantee.")
     print_infeasible(
-        (judgment["alpha"], judgment["guarantee"], judgment["calibration"]["name"])
+        (judgment["alpha"], judgment["delta"], used["name"], used["n"])
         for judgment in answers
-        if judgment["reason"] == "infeasible" and judgment["calibration"] is not None
+        if judgment["reason"] == "infeasible" and (used := judgment["calibration"]) is not None
     )
 
 
-def print_infeasible(criteria: Iterable[tuple[float, str, str]]) -> None:
-    """Prints what to do about each infeasible alpha, given it, its guarantee and its set."""
-    for alpha, guarantee, name in sorted(set(criteria)):
-        say(
-            f"The labels of {name!r} support no verdict at alpha {alpha:g} with {guarantee}. Use a "
-            f"larger alpha, a better judge, or a new set of more pairs (`scope-judge sets show "
-            f"{name}` says whether more help)."
-        )
+def print_infeasible(criteria: Iterable[tuple[float, float | None, str, int]]) -> None:
+    """Prints what to do about each infeasible alpha, given it, its delta, its set and the size."""
+    for criterion in set(criteria):
+        say(infeasible_in_words(*criterion))
+
+
+def infeasible_in_words(alpha: float, delta: float | None, name: str, n: int) -> str:
+    """Says what to do about an infeasible alpha of a set of n pairs; only "pac" has a delta."""
+    # Imported late: numpy and scipy take a while.
+    from app.core.examples import MOST_PAIRS
+    from app.core.pac import fair_start_rank
+
+    guarantee, least = "marginal", math.ceil(1.0 / alpha)
+    if delta is not None:
+        guarantee = "pac"
+        least = fair_start_rank(alpha, delta, 0.0, at_most=MOST_PAIRS) or MOST_PAIRS
+    few = f", which needs {least:,} of them or more: there are {n:,}" if n < least else ""
+    return (
+        f"The labels of {name!r} support no verdict at alpha {alpha:g} with {guarantee}{few}. Use "
+        "a larger alpha, a better judge, or a new set of more pairs (`scope-judge sets show "
+        f"{name}` says whether more help)."
+    )

@@ -62,7 +62,7 @@ def pairs(
     groups = [_group(row, prompt, responses) for row in rows]
     made: list[dict[str, Any]] = []
     left_out = Counter[str]()
-    infeasible: set[tuple[float, str, str]] = set()
+    infeasible: set[tuple[float, float | None, str, int]] = set()
     rule: dict[str, Any] = {**criterion, "opponents": opponents or "all", "comparisons": True}
     with connected(url, patience_s=patience) as client, progress_bar() as bar:
         shown = bar.add_task("judging prompts", total=len(groups))
@@ -139,11 +139,11 @@ def _reason(found: "Rewards | ItemError") -> str:
     return "no accepted verdict: a larger alpha accepts more"
 
 
-def _infeasible(found: "Rewards | ItemError") -> set[tuple[float, str, str]]:
-    """Alpha, guarantee and set of a group whose alpha is infeasible."""
+def _infeasible(found: "Rewards | ItemError") -> set[tuple[float, float | None, str, int]]:
+    """Alpha, delta, set and its size of a group whose alpha is infeasible."""
     from scope_judge import ItemError
 
     if isinstance(found, ItemError) or "infeasible" not in found.reasons or found.basis is None:
         return set()
-    alpha, guarantee, used = found.basis.alpha, found.basis.guarantee, found.basis.calibration
-    return {(alpha, guarantee, used.name)} if alpha and guarantee and used else set()
+    alpha, delta, used = found.basis.alpha, found.basis.delta, found.basis.calibration
+    return {(alpha, delta, used.name, used.n)} if alpha and used else set()

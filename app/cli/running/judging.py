@@ -34,7 +34,7 @@ from app.cli.running.rows import (
     unaskable,
     write_all,
 )
-from app.cli.summary import print_summary
+from app.cli.summary import infeasible_in_words, print_summary
 from app.files.reading import DRAWN_ENDING, InputFormat, files_of, read_rows
 from app.files.results import with_result
 from app.files.shapes import CALIBRATION, REQUIRED
@@ -244,11 +244,16 @@ def judging(client: "ScopeClient", criterion: Mapping[str, Any], *, dated: bool 
 
 
 def _checked(fields: Mapping[str, Any], outcome: "Judgment | ItemError") -> dict[str, Any]:
-    """The JSON of a result; an error that is not one of the row ends the run."""
+    """The JSON of a result; what is wrong with the whole run, and not with the row, ends it."""
     # Imported late: the help needs no client.
     from scope_judge import ItemError, ScopeError
 
     if not isinstance(outcome, ItemError):
+        alpha, used = outcome.alpha, outcome.calibration
+        if outcome.reason == "infeasible" and alpha and used and CALIBRATION not in fields:
+            # Every other row would abstain, too.
+            detail = infeasible_in_words(alpha, outcome.delta, used.name, used.n)
+            raise ScopeError(detail, code="infeasible", status=409)
         return asdict(outcome)
     error = outcome.error
     if error.status in _PASSING or (error.code in _OF_RUN and CALIBRATION not in fields):

@@ -109,12 +109,18 @@ def test_the_summary_bounds_the_wrong_pairs(service: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("command", ["filter", "judge"])
-def test_an_infeasible_alpha_says_what_to_do(command: str, service: str, tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "in.jsonl", [labelled(GOOD, BAD)])
+@pytest.mark.parametrize(("guarantee", "least"), [("marginal", "1,000"), ("pac", "9,273")])
+def test_an_infeasible_alpha_is_refused_after_the_first_rows(
+    command: str, guarantee: str, least: str, service: str, tmp_path: Path
+) -> None:
+    rows = [labelled(f"quality=4.{i:03}", BAD) for i in range(1000)]
+    file = write_rows(tmp_path / "in.jsonl", rows)
     options = ["--out", str(tmp_path / "out.jsonl"), "--alpha", "0.001", "--url", service]
-    result = runner.invoke(app, [command, str(file), *options])
-    assert result.exit_code == 0, result.stderr
-    assert "The labels of 'default' support no verdict at alpha 0.001" in result.stderr
+    result = runner.invoke(app, [command, str(file), *options, "--guarantee", guarantee])
+    assert result.exit_code == 1, result.stderr
+    told = f"The labels of 'default' support no verdict at alpha 0.001 with {guarantee}, which "
+    assert f"{told}needs {least} of them or more: there are 200." in one_line(result.stderr)
+    assert not list(tmp_path.glob("out*"))
     assert "(`scope-judge sets show default` says whether more help)" in one_line(result.stderr)
 
 

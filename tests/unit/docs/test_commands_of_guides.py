@@ -44,7 +44,7 @@ def test_five_teams_get_their_keys(tmp_path: Path) -> None:
 
 
 def test_a_spreadsheet_becomes_verdicts(tmp_path: Path) -> None:
-    labeled = examples()
+    labeled = examples(200)
     write(tmp_path / "labeled.xlsx", labeled)
     write(tmp_path / "rest.xlsx", [{"row": "1", **without_label(row)} for row in labeled[:5]])
     with running() as url:
