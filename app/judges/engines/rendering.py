@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from app.core.comparison import Turn
 from app.core.errors import InvalidComparisonError, RequestError, StartupError
 from app.judges.engines.chat_template import ChatTemplate, Frame, Framed, placeholder
-from app.judges.engines.imports import importing
 from app.judges.engines.markers import plain_markers
 from app.judges.engines.thinking import PLAIN, EndOfThought, UseOfTemplate
 from app.ports import ANY_LENGTH, Conversation, Prompt
@@ -39,10 +38,9 @@ def load_tokenizer(folder: str) -> "PreTrainedTokenizerBase":
         StartupError: There is no tokenizer, or it has no chat template.
     """
     try:
-        with importing("transformers"):
-            from transformers import AutoTokenizer
+        from transformers import AutoTokenizer
 
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as exc:
         raise StartupError(f"{folder} has no tokenizer that can be loaded: {exc}") from exc
     if not tokenizer.chat_template:

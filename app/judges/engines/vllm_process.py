@@ -23,7 +23,6 @@ from app.judges.engines.vllm_start import (
     VllmOptions,
     engine_arguments,
     import_vllm,
-    inspect_model,
 )
 from app.ports import CallTimes, OnStage, PromptError, is_ahead
 
@@ -97,7 +96,6 @@ class VllmProcess:
             elif name not in options.arguments:
                 arguments.pop(name, None)
         import_vllm()
-        inspect_model(folder)
         on_stage("loading the weights")
         from vllm.config.logging import LoggingConfig
         from vllm.engine.arg_utils import AsyncEngineArgs

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import importlib.metadata
 import logging
 import os
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.core.errors import StartupError
-from app.judges.engines.imports import importing
-from app.judges.engines.model_files import checkpoint_dtype, config_of, is_quantized, weight_bytes
+from app.judges.engines.model_files import checkpoint_dtype, is_quantized, weight_bytes
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.ports import OnStage
 
@@ -231,16 +229,14 @@ def check_options(options: VllmOptions, on_stage: OnStage) -> VllmOptions:
         The options with the number of ranks that "auto" stands for.
 
     Raises:
-        StartupError: A GPU is missing, or vLLM has no argument of a name.
+        StartupError: A GPU is missing, or an argument is not for users.
     """
-    # First: the check may import a part of vLLM.
+    for name in options.arguments.keys() & _NOT_FOR_USERS.keys():
+        raise StartupError(f"SCOPE_VLLM_ARGS: remove {name!r}: {_NOT_FOR_USERS[name]}")
     set_environment()
     stages = options.arguments.get("pipeline_parallel_size", 1)
     ranks = check_gpus(options.tensor_parallel_size * stages, ranks=options.data_parallel_size)
     on_stage("importing vLLM")
-    if options.arguments:
-        import_vllm()
-        check_arguments(options.arguments)
     return dataclasses.replace(options, data_parallel_size=ranks)
 
 
@@ -285,27 +281,13 @@ def check_gpus(each: int, *, ranks: int | Literal["auto"] = 1) -> int:
     possible = 1 if gpus is None else max(1, gpus // each)
     count = possible if ranks == "auto" else ranks
     if gpus is not None and gpus < each * count:
-        raise StartupError(_too_few(gpus, wanted=each, ranks=count))
+        raise StartupError(
+            f"the judge takes {each * count} GPUs (SCOPE_TENSOR_PARALLEL x SCOPE_DATA_PARALLEL), "
+            f"and vLLM can use {gpus} on this machine: set less, or see whether `nvidia-smi` lists "
+            "the others and has a driver for vLLM's CUDA, whether CUDA_VISIBLE_DEVICES hides them, "
+            "and whether the container was started with GPUs"
+        )
     return count
-
-
-def _too_few(gpus: int, *, wanted: int, ranks: int) -> str:
-    available = "none that vLLM can use" if gpus == 0 else f"only {gpus}"
-    if wanted == ranks == 1:
-        return (
-            f"vLLM's build for GPUs is installed, and this machine has {available}: see whether "
-            "`nvidia-smi` lists one and has a driver for vLLM's CUDA, whether CUDA_VISIBLE_DEVICES "
-            "hides it, and whether the container was started with GPUs"
-        )
-    if gpus >= wanted:
-        return (
-            f"SCOPE_DATA_PARALLEL={ranks} takes {wanted * ranks} GPUs, and this machine has "
-            f"{available}: set it to {gpus // wanted} or auto"
-        )
-    return (
-        f"SCOPE_TENSOR_PARALLEL={wanted} shares the judge among {wanted} GPUs, and this "
-        f"machine has {available}: set it to {max(gpus, 1)}, or use another machine"
-    )
 
 
 def visible_gpus() -> int | None:
@@ -315,32 +297,10 @@ def visible_gpus() -> int | None:
     would keep memory on the GPU.
     """
     try:
-        with importing("torch"):
-            import torch
+        import torch
     except ImportError:
         return 0
     return None if torch.version.hip is not None else int(torch.cuda.device_count())
-
-
-def check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Checks the names of further arguments against those of the installed vLLM.
-
-    Raises:
-        StartupError: vLLM has no such argument, or it is not for users.
-    """
-    from vllm import __version__
-    from vllm.engine.arg_utils import AsyncEngineArgs
-
-    known = [each.name for each in dataclasses.fields(AsyncEngineArgs)]
-    for name in arguments:
-        if name in _NOT_FOR_USERS:
-            raise StartupError(f"SCOPE_VLLM_ARGS: remove {name!r}: {_NOT_FOR_USERS[name]}")
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            raise StartupError(
-                f"SCOPE_VLLM_ARGS: vLLM {__version__} has no argument {name!r}"
-                + (f"; did you mean {close[0]!r}?" if close else "")
-            )
 
 
 def set_environment() -> None:
@@ -383,34 +343,12 @@ def import_vllm() -> None:
         StartupError: vLLM is not installed.
     """
     try:
-        with importing("vllm.v1"):
-            import vllm.v1.engine.async_llm  # noqa: F401
+        import vllm.v1.engine.async_llm  # noqa: F401
     except ImportError as exc:
         raise StartupError(
             f"vLLM cannot be imported ({exc}): install scope-judge[gpu] or scope-judge[cpu], "
             "or set SCOPE_ENGINE"
         ) from exc
-
-
-def inspect_model(folder: Path) -> None:
-    """Imports the model's class on a CPU, so that vLLM needs no process to inspect it.
-
-    That process imports vLLM, too, which makes the first start of a machine take half as long
-    again. It prevents that CUDA is initialized here, and the CPU build has no CUDA.
-
-    Raises:
-        StartupError: The folder has no readable config.json.
-    """
-    if not is_cpu_build():
-        return
-    from vllm import ModelRegistry
-
-    for architecture in config_of(folder).get("architectures") or ():
-        if architecture in ModelRegistry.models:
-            # vLLM reports whatever prevents the import, with its own message.
-            with contextlib.suppress(Exception):
-                model_class = ModelRegistry.models[architecture].load_model_cls()
-                ModelRegistry.register_model(architecture, model_class)
 
 
 class WorkerReport:

@@ -122,7 +122,6 @@ def test_ctrl_c_does_not_reach_the_engine(shown: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("max_num_seq", "has no argument 'max_num_seq'; did you mean 'max_num_seqs'?"),
         ("max_model_len", "remove 'max_model_len': set SCOPE_MAX_MODEL_LEN"),
         ("logprobs_mode", "remove 'logprobs_mode': the service sets it"),
     ],
