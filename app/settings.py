@@ -20,6 +20,10 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.core.errors import StartupError
 
+DEMO = "demo"
+# The bundled judge, and pairs with labels.
+DEMO_FOLDER = Path(__file__).parent / "demo"
+
 # Arguments of a chat template that are no variables of it, or that the service sets.
 _TEMPLATE_NAMES = {
     "add_generation_prompt",
@@ -288,6 +292,14 @@ class Settings(BaseSettings):
         description="Log format on stderr: `text`, or `json` (an object per line).",
     )
 
+    @property
+    def judge_name(self) -> str:
+        """The judge's name in answers: the name of a folder, or the id of a model on the hub."""
+        if self.engine == "scripted":
+            return self.engine
+        path = Path(self.model)
+        return path.name if self.model != DEMO and path.is_dir() else self.model
+
     @field_validator("score_cache", "data_parallel", mode="wrap")
     @classmethod
     def _word_or_number(
@@ -347,6 +359,11 @@ class Settings(BaseSettings):
             return json.loads(value or "{}")
         except ValueError:
             raise ValueError("must be a JSON object") from None
+
+
+def folder_or_id(model: str) -> str:
+    """The folder or the Hugging Face id that a setting names."""
+    return str(DEMO_FOLDER / "model") if model == DEMO else model
 
 
 VARIABLES = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}

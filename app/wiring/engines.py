@@ -1,23 +1,15 @@
 """Makes the engine that the settings name."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from app.core.errors import StartupError
+from app.judges.engines.openai_servers import Endpoints
 from app.judges.scorer import JudgeKind
 from app.ports import Engine, RewardModel
-from app.settings import Settings
+from app.settings import DEMO, Settings, folder_or_id
 
-if TYPE_CHECKING:
-    from app.judges.engines.openai_remote import OpenAiOptions
-    from app.judges.engines.openai_servers import Endpoints
-    from app.judges.engines.thinking import UseOfTemplate
-    from app.judges.engines.vllm_start import VllmOptions
-
-DEMO = "demo"
 # Engines whose models run elsewhere, and so recover by themselves or do not.
 _REMOTE = ("openai", "decisions")
-DEMO_FOLDER = Path(__file__).parents[1] / "demo"
 
 
 def make_engine(settings: Settings) -> Engine:
@@ -30,14 +22,14 @@ def make_engine(settings: Settings) -> Engine:
     if settings.engine == "scripted":
         from app.judges.engines.scripted import ScriptedEngine
 
-        return ScriptedEngine(judge=judge_name(settings))
+        return ScriptedEngine(judge=settings.judge_name)
     if settings.engine == "openai":
         from app.judges.engines.openai_remote import OpenAiEngine
 
-        return OpenAiEngine(_openai_options(settings))
+        return OpenAiEngine(Endpoints.of(settings), settings)
     from app.judges.engines.vllm_local import VllmEngine
 
-    return VllmEngine(_vllm_options(settings))
+    return VllmEngine(settings)
 
 
 def make_reward_model(settings: Settings) -> RewardModel:
@@ -56,43 +48,16 @@ def make_reward_model(settings: Settings) -> RewardModel:
     for name, is_set in without_effect.items():
         if is_set:
             raise StartupError(
-                f"{name} has no effect, because {judge_name(settings)} is a reward model, which "
+                f"{name} has no effect, because {settings.judge_name} is a reward model, which "
                 "reads a conversation and writes no label: unset it"
             )
     if settings.engine == "openai":
         from app.judges.engines.openai_reward import OpenAiRewardModel
 
-        return OpenAiRewardModel(_openai_options(settings))
+        return OpenAiRewardModel(Endpoints.of(settings), settings)
     from app.judges.engines.vllm_reward import VllmRewardModel
 
-    return VllmRewardModel(_vllm_options(settings))
-
-
-def _vllm_options(settings: Settings) -> "VllmOptions":
-    from app.judges.engines.vllm_start import VllmOptions
-
-    return VllmOptions(
-        model=_folder_or_id(settings.model),
-        judge=judge_name(settings),
-        revision=settings.revision,
-        dtype=settings.dtype,
-        max_model_len=settings.max_model_len,
-        tensor_parallel_size=settings.tensor_parallel,
-        data_parallel_size=settings.data_parallel,
-        arguments=settings.vllm_args,
-        use=_use_of_template(settings),
-        log_format=settings.log_format,
-    )
-
-
-def _use_of_template(settings: Settings) -> "UseOfTemplate":
-    from app.judges.engines.thinking import UseOfTemplate
-
-    return UseOfTemplate(
-        given=settings.chat_template_kwargs,
-        thinks=settings.scoring == "thoughts",
-        think_end=settings.think_end,
-    )
+    return VllmRewardModel(settings)
 
 
 def judge_kind(settings: Settings) -> JudgeKind:
@@ -130,7 +95,7 @@ def reward_architecture(settings: Settings) -> str | None:
     from app.judges.engines.model_files import architecture_before_fetch
 
     architecture = architecture_before_fetch(
-        _folder_or_id(settings.model), revision=settings.revision
+        folder_or_id(settings.model), revision=settings.revision
     )
     if architecture.endswith("RewardModel"):
         raise StartupError(
@@ -150,43 +115,7 @@ def fetch_model(settings: Settings) -> Path:
         raise StartupError(f"SCOPE_ENGINE={settings.engine} loads no weights")
     from app.judges.engines.model_files import model_folder
 
-    return model_folder(_folder_or_id(settings.model), revision=settings.revision)
-
-
-def _openai_options(settings: Settings) -> "OpenAiOptions":
-    from app.judges.engines.openai_remote import OpenAiOptions
-
-    return OpenAiOptions(
-        endpoints=endpoints_of(settings),
-        model=settings.model,
-        judge=judge_name(settings),
-        tokenizer=_folder_or_id(settings.tokenizer or settings.model),
-        scoring=settings.openai_scoring,
-        max_model_len=settings.max_model_len,
-        needs_labels=settings.scoring == "labels",
-        use=_use_of_template(settings),
-    )
-
-
-def endpoints_of(settings: Settings) -> "Endpoints":
-    """The servers of SCOPE_OPENAI_URLS.
-
-    Raises:
-        StartupError: The settings are wrong.
-    """
-    from app.judges.engines.openai_servers import Endpoints, parse_urls
-
-    if settings.revision is not None:
-        raise StartupError(
-            f"SCOPE_REVISION has no effect with SCOPE_ENGINE={settings.engine}, because the "
-            "servers have already loaded a revision: unset it"
-        )
-    key = settings.openai_api_key
-    return Endpoints(
-        urls=parse_urls(settings.openai_urls),
-        api_key=key.get_secret_value().strip() if key else "",
-        timeout_s=settings.timeout_s,
-    )
+    return model_folder(folder_or_id(settings.model), revision=settings.revision)
 
 
 def is_demo_judge(settings: Settings) -> bool:
@@ -197,15 +126,3 @@ def is_demo_judge(settings: Settings) -> bool:
 def restarts_judge(settings: Settings) -> bool:
     """Whether a new process has a new judge; servers elsewhere recover by themselves, or do not."""
     return settings.engine not in _REMOTE
-
-
-def judge_name(settings: Settings) -> str:
-    """The judge's name in answers: the name of a folder, or the id of a model on the hub."""
-    if settings.engine == "scripted":
-        return settings.engine
-    path = Path(settings.model)
-    return path.name if settings.model != DEMO and path.is_dir() else settings.model
-
-
-def _folder_or_id(model: str) -> str:
-    return str(DEMO_FOLDER / "model") if model == DEMO else model

@@ -22,8 +22,6 @@ from app.observability.telemetry import Telemetry
 from app.ports import ANY_LENGTH, Engine, OnStage
 from app.settings import Settings
 from app.wiring.engines import (
-    endpoints_of,
-    judge_name,
     make_engine,
     make_reward_model,
     reward_architecture,
@@ -66,14 +64,14 @@ def open_scorer(
     """
     if settings.engine == "decisions":
         servers = _decision_scorer(settings, telemetry)
-        return _connected(servers, observer, f"Connecting to judge {judge_name(settings)}")
+        return _connected(servers, observer, f"Connecting to judge {settings.judge_name}")
     prompts = template or load_template(settings.prompt_file, prefill=settings.prefill)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Scorer]:
         architecture = await asyncio.to_thread(reward_architecture, settings)
         start: Callable[..., Awaitable[Scorer]]
-        stage = f"Loading judge {judge_name(settings)}"
+        stage = f"Loading judge {settings.judge_name}"
         if architecture is not None:
             model = make_reward_model(settings)
             stage += f", a reward model ({architecture})"
@@ -155,9 +153,9 @@ def _decision_scorer(settings: Settings, telemetry: Telemetry) -> DecisionScorer
                 "servers write the prompt and give probabilities: unset it"
             )
     return DecisionScorer(
-        endpoints_of(settings),
+        Endpoints.of(settings),
         model=settings.model,
-        judge=judge_name(settings),
+        judge=settings.judge_name,
         # Only the servers tokenize a prompt.
         max_prompt_tokens=settings.max_model_len or ANY_LENGTH,
         telemetry=telemetry,

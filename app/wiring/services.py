@@ -34,7 +34,7 @@ from app.release import COMMIT
 from app.sets.cache import Calibrations
 from app.sets.calibrator import Calibrator
 from app.settings import Settings
-from app.wiring.engines import judge_name, restarts_judge
+from app.wiring.engines import restarts_judge
 from app.wiring.scorers import open_cascade, open_scorer
 from app.wiring.startup import (
     StartupObserver,
@@ -78,7 +78,7 @@ async def open_services(
         StoreUnavailableError: The store does not answer.
     """
     if not settings.store_url:
-        file = own_store(judge_name(settings))
+        file = own_store(settings.judge_name)
         observer.note(f"Calibrations are in {file}")
         settings = settings.model_copy(update={"store_url": f"sqlite:///{file}"})
     telemetry = Telemetry.on_own_registry()

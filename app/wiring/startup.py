@@ -14,8 +14,8 @@ from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer
 from app.judging.services import Services
 from app.sets.cache import DEFAULT_CALIBRATION
-from app.settings import Settings
-from app.wiring.engines import DEMO_FOLDER, is_demo_judge
+from app.settings import DEMO_FOLDER, Settings
+from app.wiring.engines import is_demo_judge
 
 logger = logging.getLogger("app.judge")
 _log = logging.getLogger("app")

@@ -13,6 +13,7 @@ import httpx
 
 from app.judges.engines import vllm_start
 from app.judges.prompts import PromptTemplate
+from app.settings import Settings
 from tests.benchmarks.texts import Pair
 from tests.patience import VLLM_START_S
 from tests.programs import HttpServer, free_port
@@ -23,7 +24,7 @@ AT_ONCE = 32
 
 def chat_server(folder: Path, model: str, further: Mapping[str, Any] | None = None) -> HttpServer:
     """vLLM's own server, with the engine arguments of our service and further ones."""
-    given = vllm_start.VllmOptions(model=model, judge=MODEL)
+    given = Settings(model=model)
     arguments = vllm_start.engine_arguments(given, Path(model)) | dict(further or {})
     # The server has its own names for these two; both are off unless its flag is there.
     for only_on in ("disable_log_stats", "enable_log_requests"):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER
 from tests.benchmarks.chat_client import chat_server, judge_pairs
 from tests.benchmarks.figures import Figure, Sampling
 from tests.benchmarks.real_judge import real_judge

@@ -18,6 +18,7 @@ from app.judges.engines.model_files import checkpoint_dtype
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.prompts import PromptTemplate
 from app.ports import Prompt
+from app.settings import Settings
 from tests.benchmarks.texts import Pair
 from tests.benchmarks.worker import answer_questions
 from tests.transformers_reference import Reference
@@ -47,7 +48,7 @@ class RawVllm:
         from vllm import LLM
 
         folder = options["model"]
-        given = vllm_start.VllmOptions(model=folder, judge="raw")
+        given = Settings(model=folder)
         arguments = vllm_start.engine_arguments(given, Path(folder))
         # Only the asynchronous engine has this argument.
         arguments.pop("enable_log_requests", None)

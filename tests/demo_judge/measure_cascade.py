@@ -28,7 +28,7 @@ from transformers import LlamaForCausalLM
 from app.core.pac import pac_threshold
 from app.core.preference import preference_from_gaps
 from app.demo.pairs import FAMILIES, Pair, pairs
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER
 from tests.integration.processes.server import SERVE, Server
 
 # The plan is for the first alpha.

@@ -26,15 +26,14 @@ from app.core.diagnostics import auroc
 from app.core.pac import pac_threshold
 from app.core.preference import Score, preference_from_gaps
 from app.demo.pairs import demo_sets
-from app.judges.engines.thinking import UseOfTemplate
 from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import VllmOptions
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import load_template
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.judges.thoughts import ThoughtScorer
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Prompt, PromptError, Sampling, Thought
+from app.settings import Settings
 from tests.demo_judge.train_thinking import sums
 
 _BATCH = 100
@@ -75,11 +74,10 @@ class CountingEngine(VllmEngine):
 async def engine_of(options: argparse.Namespace, *, thinks: bool) -> AsyncIterator[CountingEngine]:
     """A vLLM engine of the model, not yet started."""
     engine = CountingEngine(
-        VllmOptions(
+        Settings(
             model=options.model,
-            judge="measured",
             max_model_len=options.max_model_len,
-            use=UseOfTemplate(thinks=thinks),
+            scoring="thoughts" if thinks else "labels",
         )
     )
     try:

@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.judges.engines.vllm_start import VllmOptions
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Generated, Prompt, PromptError, Sampling
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import Settings
 from tests.demo_judge.measure_thoughts import CountingEngine, labeled_pairs, measure
 
 CALIBRATED, FRESH = 500, 1000
@@ -33,7 +32,7 @@ class OneToken(CountingEngine):
 
 async def main() -> None:
     """Prints a line for label logits, and one for votes of each kind."""
-    engine = OneToken(VllmOptions(model=str(DEMO_FOLDER / "model"), judge="demo"))
+    engine = OneToken(Settings())
     telemetry, template = Telemetry.on_own_registry(), PromptTemplate()
     labels = await LabelLogitScorer.start(engine, template, telemetry=telemetry)
     pairs = labeled_pairs("demo", CALIBRATED + FRESH)

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaForSequenceClassification, PreTrainedTokenizerFast
 
 from app.demo.pairs import Pair, pairs
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER
 from tests.demo_judge.tokenizer import build_tokenizer
 
 SEED = 20261123

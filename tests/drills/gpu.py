@@ -122,7 +122,7 @@ class Machine:
         key = (model, arguments, environment)
         if self._engine is None or self._key != key:
             self.close()
-            options = {"model": str(model), "arguments": arguments or {}}
+            options = {"model": str(model), "vllm_args": arguments or {}}
             name = f"engine-{next(self._count)}"
             self._engine = Worker(
                 self.folder, name, "tests.drills.gpu_engine", options, environment=environment

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 from app.core.comparison import Comparison
 from app.core.errors import StartupError
 from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
 from app.ports import Generated, LabelLogits, Prompt, Sampling
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER, Settings
 from tests.benchmarks.worker import answer_questions
 
 DEMO = DEMO_FOLDER / "model"
@@ -104,12 +103,12 @@ class EngineWorker:
     """The service's own engine without the service, in a process of its own.
 
     Args:
-        options: Fields of `VllmOptions`.
+        options: Fields of `Settings`.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._loop = asyncio.new_event_loop()
-        self._engine = VllmEngine(VllmOptions(judge="judge", **options))
+        self._engine = VllmEngine(Settings(**options))
         self.started = self._loop.run_until_complete(self._start())
 
     async def _start(self) -> dict[str, Any]:

@@ -87,7 +87,6 @@ def evaluate(
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
     from app.evaluation.judgments.jsonl import LOG_NAME
     from app.evaluation.paper import alphas
-    from app.wiring.engines import judge_name
 
     if judged is None and not data:
         known = ", ".join(benchmark_names())
@@ -99,7 +98,7 @@ def evaluate(
         name, sources = _read(judged, form, observations, limit=limit, seed=seed)
     else:
         settings = choose_judge(judge)
-        name = judge_name(settings)
+        name = settings.judge_name
         folder = Path(f"evaluation-{name.rpartition('/')[2]}")
         observations = _observations(_methods_of(settings, methods))
         sources = judged_sources(
@@ -158,7 +157,7 @@ def _named(methods: str) -> "list[MethodName]":
 def _methods_of(settings: "Settings", methods: str | None) -> "Sequence[MethodName]":
     """The methods to measure on a judge: those of --methods, or the default ones of its kind."""
     from app.evaluation.methods import METHODS_OF_KIND
-    from app.wiring.engines import judge_kind, judge_name
+    from app.wiring.engines import judge_kind
 
     kind = judge_kind(settings)
     possible = METHODS_OF_KIND[kind]
@@ -170,7 +169,7 @@ def _methods_of(settings: "Settings", methods: str | None) -> "Sequence[MethodNa
     others = [name for name in asked if name not in possible]
     if others:
         raise CommandError(
-            f"--methods {', '.join(others)}: {judge_name(settings)} is a {kind}, "
+            f"--methods {', '.join(others)}: {settings.judge_name} is a {kind}, "
             f"which only knows --methods {','.join(possible)}"
         )
     return asked

@@ -16,7 +16,7 @@ from app.judges.label_logits import LEAST_LABEL_MASS
 from app.judges.prompts import PromptTemplate, load_template
 from app.observability.telemetry import Telemetry
 from app.settings import Settings, read_settings
-from app.wiring.engines import judge_kind, judge_name
+from app.wiring.engines import judge_kind
 from app.wiring.scorers import open_scorer
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
@@ -77,7 +77,7 @@ def judged_sources(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise CommandError(f"--out {folder}: {exc.strerror}") from None
-    with JudgmentLog(folder / LOG_NAME, judge=judge_name(settings)) as log, resumable(_KEPT):
+    with JudgmentLog(folder / LOG_NAME, judge=settings.judge_name) as log, resumable(_KEPT):
         known = log.read()
         missing = missing_answers(datasets, observations, known)
         if any(one.pairs for one in missing):

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.core.errors import EngineUnavailableError, JudgmentFailedError, StartupError
 from app.judges.engines.openai_dialects import (
@@ -27,10 +27,9 @@ from app.judges.engines.openai_servers import (
     ServerPool,
 )
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
-from app.judges.engines.thinking import PLAIN, UseOfTemplate
+from app.judges.engines.thinking import UseOfTemplate
 from app.judges.engines.turns import run_all
 from app.ports import (
-    ANY_LENGTH,
     CallTimes,
     EngineIdentity,
     Generated,
@@ -42,6 +41,7 @@ from app.ports import (
     Thought,
     no_stage,
 )
+from app.settings import Settings, folder_or_id
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -62,74 +62,47 @@ _SAMPLING = Sampling(max_tokens=_TOKENS, temperature=1.0, seeds=(1,), n=_ANSWERS
 _ANY_IDS = (0, 1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenAiOptions:
-    """Options of a model on OpenAI-compatible servers.
+async def served_tokenizer(settings: Settings) -> "PreTrainedTokenizerBase":
+    """Loads the tokenizer of the served model.
 
-    Args:
-        endpoints: The servers; all serve the same model.
-        model: The model's name at the servers.
-        judge: The judge's name in answers.
-        tokenizer: Hugging Face id or folder of the model's tokenizer; "top" needs none.
-        scoring: "tokens" sends token ids and asks for the two labels by id, which vLLM 0.26 and
-            later support; "top" sends messages and looks for the labels among the 20 most probable
-            tokens; "auto" uses "tokens" if every server supports it. "rewards" is for a reward
-            model, which reads the first four options and `max_model_len` only.
-        max_model_len: Context in tokens, if it is to be shorter than the servers'.
-        use: Variables of the chat template, and whether the judge thinks.
-        needs_labels: Whether the judge is read by the log-probabilities of its labels; otherwise it
-            answers in words only, and servers without log-probabilities will do.
+    Raises:
+        StartupError: There is none.
     """
-
-    endpoints: Endpoints
-    model: str
-    judge: str
-    tokenizer: str
-    scoring: Literal["auto", "tokens", "top", "rewards"] = "auto"
-    max_model_len: int | None = None
-    needs_labels: bool = True
-    use: UseOfTemplate = PLAIN
-
-    def context(self, card: ModelCard) -> int:
-        """The context in tokens of a model with this card."""
-        return min(card.max_model_len or ANY_LENGTH, self.max_model_len or ANY_LENGTH)
-
-    async def load_tokenizer(self) -> "PreTrainedTokenizerBase":
-        """Loads the tokenizer.
-
-        Raises:
-            StartupError: There is none.
-        """
-        try:
-            return await asyncio.to_thread(load_tokenizer, self.tokenizer)
-        except StartupError as exc:
-            top = ", or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer"
-            raise StartupError(
-                f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
-                f"model's tokenizer{'' if self.scoring == 'rewards' else top})"
-            ) from exc
+    try:
+        return await asyncio.to_thread(
+            load_tokenizer, folder_or_id(settings.tokenizer or settings.model)
+        )
+    except StartupError as exc:
+        top = ", or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer"
+        raise StartupError(
+            f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
+            f"model's tokenizer{'' if settings.openai_scoring == 'rewards' else top})"
+        ) from exc
 
 
 class OpenAiEngine:
     """A judge on remote servers; requests fail over if there are several."""
 
-    def __init__(self, options: OpenAiOptions) -> None:
-        self._options = options
-        self._servers = ServerPool(options.endpoints)
+    def __init__(self, endpoints: Endpoints, settings: Settings) -> None:
+        self._settings = settings
+        self._use = UseOfTemplate.of(settings)
+        # Otherwise the judge answers in words only, and servers without log-probabilities will do.
+        self._needs_labels = settings.scoring == "labels"
+        self._servers = ServerPool(endpoints)
         # Set by start.
         self._dialect: Dialect | None = None
         self._left_out: frozenset[str] = frozenset()
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Checks the model on every server, chooses the dialect, scores one prompt on each."""
-        options = self._options
-        card = await self._servers.open(options.model)
-        context = options.context(card)
+        settings, use = self._settings, self._use
+        card = await self._servers.open(settings.model)
+        context = card.context(settings.max_model_len)
         by_id = await self._asks_by_id()
         if by_id:
             dialect: Dialect = await self._token_dialect(prompt, context)
         else:
-            chat = dialect = _chat_dialect(prompt, card, options.use)
+            chat = dialect = _chat_dialect(prompt, card, use)
             if not chat.is_vllm:
                 await self._servers.on_each(lambda server: _find_tokens_name(server, chat))
 
@@ -139,7 +112,7 @@ class OpenAiEngine:
 
         async def rehearse(server: Server) -> None:
             answer: object
-            if options.needs_labels or (by_id and options.use.thinks):
+            if self._needs_labels or (by_id and use.thinks):
                 (answer,) = await _ask(
                     server, dialect, [ask], dialect.label_params, dialect.label_logits
                 )
@@ -149,7 +122,7 @@ class OpenAiEngine:
             if isinstance(answer, PromptError):
                 raise ServerFailedError(f"cannot judge at all: {answer.detail}")
 
-        if not options.needs_labels:
+        if not self._needs_labels:
             refused = await self._servers.on_each(
                 lambda server: _find_left_out(server, dialect, is_vllm=card.owned_by == "vllm")
             )
@@ -158,10 +131,9 @@ class OpenAiEngine:
         self._servers.start_probes(rehearse, card=card)
         self._dialect = dialect
         # The frame of a prompt that is rendered here has their effect.
-        given = options.use.given
         return EngineIdentity(
-            judge=options.judge,
-            model=options.judge,
+            judge=settings.judge_name,
+            model=settings.judge_name,
             weights=card.weights,
             chat_frame=dialect.chat_frame(prompt),
             label_tokens=dialect.label_tokens,
@@ -169,7 +141,7 @@ class OpenAiEngine:
             max_prompt_tokens=context - 1,
             left_out=tuple(sorted(self._left_out)),
             think_end=dialect.think_end,
-            unusual={"chat_template_kwargs": dict(given)} if given and not by_id else {},
+            unusual={"chat_template_kwargs": dict(use.given)} if use.given and not by_id else {},
         )
 
     def _taken(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -177,15 +149,15 @@ class OpenAiEngine:
         return {name: value for name, value in params.items() if name not in self._left_out}
 
     async def _asks_by_id(self) -> bool:
-        if self._options.scoring != "auto":
-            return self._options.scoring == "tokens"
+        if self._settings.openai_scoring != "auto":
+            return self._settings.openai_scoring == "tokens"
         known = await self._servers.on_each(self._knows_label_ids)
         if any(known) and not all(known):
             raise StartupError(
                 "only some servers of SCOPE_OPENAI_URLS return log-probabilities by token id: "
                 "set SCOPE_OPENAI_SCORING=top, or remove the others"
             )
-        if not all(known) and self._options.needs_labels:
+        if not all(known) and self._needs_labels:
             logger.warning(
                 "The judge's servers return no log-probabilities by token id: the labels are "
                 "read from the most probable tokens, and some pairs may get no judgment"
@@ -193,14 +165,14 @@ class OpenAiEngine:
         return all(known)
 
     async def _knows_label_ids(self, server: Server) -> bool:
-        body = {"model": self._options.model, "prompt": [[1]], **by_id_params(_ANY_IDS)}
+        body = {"model": self._settings.model, "prompt": [[1]], **by_id_params(_ANY_IDS)}
         try:
             answer = await server.post(TokenDialect.path, body)
         except ServerFailedError as exc:
             # Only these statuses mean that the route is missing. A transient fault must not
             # change the dialect.
             # Without need of labels any refusal will do: some proxies answer everything with 500.
-            refuses = exc.status is not None and not self._options.needs_labels
+            refuses = exc.status is not None and not self._needs_labels
             if exc.status not in _NO_SUCH_ROUTE and not refuses:
                 raise
             return False
@@ -208,10 +180,9 @@ class OpenAiEngine:
         return isinstance(choices, list) and has_ids(choices[0], _ANY_IDS)
 
     async def _token_dialect(self, prompt: Prompt, context: int) -> TokenDialect:
-        options = self._options
-        tokenizer = await options.load_tokenizer()
-        renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1, use=options.use)
-        dialect = TokenDialect(options.model, renderer, prompt, context=context)
+        tokenizer = await served_tokenizer(self._settings)
+        renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1, use=self._use)
+        dialect = TokenDialect(self._settings.model, renderer, prompt, context=context)
         await self._servers.on_each(lambda server: _check_tokenizer(server, dialect))
         return dialect
 

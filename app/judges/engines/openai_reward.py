@@ -14,8 +14,8 @@ from app.core.errors import (
     StartupError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.judges.engines.openai_remote import OpenAiOptions
-from app.judges.engines.openai_servers import Server, ServerFailedError, ServerPool
+from app.judges.engines.openai_remote import served_tokenizer
+from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
 from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame_of
 from app.judges.reward_model import reward_identity
 from app.ports import (
@@ -25,6 +25,7 @@ from app.ports import (
     PromptError,
     no_stage,
 )
+from app.settings import Settings
 
 # vLLM has this route beside /v1.
 _ROUTE = "/../classify"
@@ -38,17 +39,16 @@ _OTHER_PROBE: Conversation = (PROBE[0], Turn("assistant", "Bananas are yellow.")
 class OpenAiRewardModel:
     """A reward model on remote servers; requests fail over if there are several."""
 
-    def __init__(self, options: OpenAiOptions) -> None:
-        self._options = options
-        self._servers = ServerPool(options.endpoints)
+    def __init__(self, endpoints: Endpoints, settings: Settings) -> None:
+        self._settings = settings
+        self._servers = ServerPool(endpoints)
         # Set by start.
         self._renderer: ConversationRenderer | None = None
 
     async def start(self, on_stage: OnStage = no_stage) -> JudgeIdentity:
-        options = self._options
-        card = await self._servers.open(options.model)
-        context = options.context(card)
-        tokenizer = await options.load_tokenizer()
+        card = await self._servers.open(self._settings.model)
+        context = card.context(self._settings.max_model_len)
+        tokenizer = await served_tokenizer(self._settings)
         chat_frame = chat_frame_of(tokenizer)
         renderer = ConversationRenderer(tokenizer, max_prompt_tokens=context)
         probes: list[list[int]] = []
@@ -70,7 +70,7 @@ class OpenAiRewardModel:
         self._servers.start_probes(rehearse, card=card)
         self._renderer = renderer
         return reward_identity(
-            judge=options.judge,
+            judge=self._settings.judge_name,
             architecture="remote",
             weights=card.weights,
             chat_frame=chat_frame,
@@ -117,7 +117,7 @@ class OpenAiRewardModel:
     ) -> list[float | PromptError] | PromptError:
         """The rewards of some conversations, or the error of the whole request."""
         body: dict[str, Any] = {
-            "model": self._options.model,
+            "model": self._settings.model,
             "input": list(prompts),
             # Otherwise the server would put a sigmoid over the reward.
             "use_activation": False,

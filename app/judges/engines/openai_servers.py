@@ -21,7 +21,8 @@ from app.core.errors import (
     StartupError,
 )
 from app.judges.engines.turns import Pace, Turns, run_all
-from app.ports import CallTimes
+from app.ports import ANY_LENGTH, CallTimes
+from app.settings import Settings
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -66,6 +67,22 @@ class Endpoints:
     settings: tuple[str, str] = ("SCOPE_OPENAI_URLS", "SCOPE_OPENAI_API_KEY")
     example: str = "http://host:8000/v1"
 
+    @classmethod
+    def of(cls, settings: Settings) -> "Endpoints":
+        """The servers of SCOPE_OPENAI_URLS."""
+        if settings.revision is not None:
+            raise StartupError(
+                f"SCOPE_REVISION has no effect with SCOPE_ENGINE={settings.engine}, because the "
+                "servers have already loaded a revision: unset it"
+            )
+        urls = (url.strip().rstrip("/") for url in settings.openai_urls.split(","))
+        key = settings.openai_api_key
+        return cls(
+            urls=tuple(filter(None, urls)),
+            api_key=key.get_secret_value().strip() if key else "",
+            timeout_s=settings.timeout_s,
+        )
+
     def __post_init__(self) -> None:
         of_urls, of_key = self.settings
         if not self.urls:
@@ -94,12 +111,6 @@ class Endpoints:
         """HTTP headers of every request."""
         headers = {"Content-Type": "application/json"}
         return headers | ({"Authorization": f"Bearer {self.api_key}"} if self.api_key else {})
-
-
-def parse_urls(text: str) -> tuple[str, ...]:
-    """Splits the comma-separated base URLs of SCOPE_OPENAI_URLS."""
-    urls: Sequence[str] = [url.strip().rstrip("/") for url in text.split(",")]
-    return tuple(url for url in urls if url)
 
 
 class ServerFailedError(Exception):
@@ -136,6 +147,10 @@ class ModelCard:
     parent: str
     owned_by: str
     max_model_len: int | None
+
+    def context(self, at_most: int | None) -> int:
+        """The context in tokens, if it is limited."""
+        return min(self.max_model_len or ANY_LENGTH, at_most or ANY_LENGTH)
 
     @property
     def weights(self) -> str:

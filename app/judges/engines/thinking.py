@@ -6,6 +6,7 @@ from typing import Any
 
 from app.core.errors import StartupError
 from app.judges.engines.chat_template import ChatTemplate
+from app.settings import Settings
 
 # The ends of thoughts of common models, as their chat templates or tokenizers have them.
 _ENDS = (
@@ -32,6 +33,14 @@ class UseOfTemplate:
     given: Mapping[str, object] = field(default_factory=dict)
     thinks: bool = False
     think_end: str = ""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "UseOfTemplate":
+        return cls(
+            given=settings.chat_template_kwargs,
+            thinks=settings.scoring == "thoughts",
+            think_end=settings.think_end,
+        )
 
     @property
     def variables(self) -> dict[str, object]:

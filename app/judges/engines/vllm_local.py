@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ from app.core.errors import JudgmentFailedError, RequestError, StartupError
 from app.judges.engines.chat_template import no_room
 from app.judges.engines.model_files import model_folder, weights_digest
 from app.judges.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
-from app.judges.engines.thinking import EndOfThought
+from app.judges.engines.thinking import EndOfThought, UseOfTemplate
 from app.judges.engines.vllm_process import VllmProcess, refuse_aborted
-from app.judges.engines.vllm_start import VllmOptions, check_options, runtime_of
+from app.judges.engines.vllm_start import check_settings, judge_arguments, runtime_of
 from app.ports import (
     CallTimes,
     EngineIdentity,
@@ -27,6 +27,7 @@ from app.ports import (
     ahead_of_queue,
     no_stage,
 )
+from app.settings import Settings, folder_or_id
 
 if TYPE_CHECKING:
     from vllm import CompletionOutput, RequestOutput, SamplingParams
@@ -37,8 +38,8 @@ logger = logging.getLogger("app.judges.engines")
 class VllmEngine:
     """A judge run by vLLM's AsyncLLM, which runs its scheduler in its own process."""
 
-    def __init__(self, options: VllmOptions) -> None:
-        self._options = options
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._process = VllmProcess()
         # Set by start.
         self._renderer: PromptRenderer
@@ -50,13 +51,17 @@ class VllmEngine:
         self._after_thought: tuple[int, ...]
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
-        options = check_options(self._options, on_stage)
-        folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
+        settings = check_settings(self._settings, on_stage)
+        folder = await asyncio.to_thread(
+            model_folder, folder_or_id(settings.model), revision=settings.revision
+        )
         # First: a wrong tokenizer is reported before minutes of loading weights. The longest prompt
         # is known only once the model is loaded.
-        renderer = self._renderer = PromptRenderer(load_tokenizer(str(folder)), use=options.use)
+        renderer = self._renderer = PromptRenderer(
+            load_tokenizer(str(folder)), use=UseOfTemplate.of(settings)
+        )
         labels = renderer.label_tokens(prompt)
-        config = self._process.load(options, folder, on_stage=on_stage)
+        config = self._process.load(settings, folder, on_stage=on_stage)
         self._context_tokens = config.max_model_len
         # One token of the context is left for the answer.
         renderer.max_prompt_tokens = config.max_model_len - 1
@@ -76,8 +81,8 @@ class VllmEngine:
                 head_dtype or "an unknown dtype",
             )
         self._identity = EngineIdentity(
-            judge=options.judge,
-            model=options.judge,
+            judge=settings.judge_name,
+            model=settings.judge_name,
             weights=await asyncio.to_thread(weights_digest, folder),
             chat_frame=renderer.chat_frame(prompt.system),
             label_tokens=labels,
@@ -86,7 +91,10 @@ class VllmEngine:
             head_dtype=head_dtype,
             runtime=runtime,
             think_end=None if renderer.end is None else renderer.end.text,
-            unusual=unusual_inputs(options.judge_arguments, head_dtype=head_dtype),
+            unusual={
+                **({} if head_dtype == "float32" else {"head_dtype": head_dtype}),
+                **judge_arguments(settings),
+            },
         )
         return self._identity
 
@@ -248,17 +256,6 @@ class VllmEngine:
             return LabelLogits(logprobs[self._labels.a].logprob, logprobs[self._labels.b].logprob)
         except (AttributeError, IndexError, KeyError, TypeError):
             return JudgmentFailedError("vLLM answered without the label log-probabilities")
-
-
-def unusual_inputs(arguments: Mapping[str, object], *, head_dtype: str) -> dict[str, object]:
-    """The inputs of the scores that most judges do not have, for the fingerprint.
-
-    Args:
-        arguments: Further arguments of vLLM that change what the judge computes.
-        head_dtype: Dtype in which the model computes logits.
-    """
-    inputs: dict[str, object] = {} if head_dtype == "float32" else {"head_dtype": head_dtype}
-    return inputs | ({"vllm_args": dict(arguments)} if arguments else {})
 
 
 async def _last(outputs: "AsyncGenerator[RequestOutput, None]") -> "RequestOutput":

@@ -20,11 +20,11 @@ from app.judges.engines.descendants import bound_children
 from app.judges.engines.turns import Pace
 from app.judges.engines.vllm_start import (
     BATCHED_TOKENS,
-    VllmOptions,
     engine_arguments,
     import_vllm,
 )
 from app.ports import CallTimes, OnStage, PromptError, is_ahead
+from app.settings import Settings
 
 if TYPE_CHECKING:
     from vllm.config import ModelConfig
@@ -75,7 +75,7 @@ class VllmProcess:
 
     def load(
         self,
-        options: VllmOptions,
+        settings: Settings,
         folder: Path,
         *,
         on_stage: OnStage,
@@ -89,11 +89,11 @@ class VllmProcess:
         Raises:
             StartupError: vLLM cannot load the model.
         """
-        arguments = engine_arguments(options, folder)
+        arguments = engine_arguments(settings, folder)
         for name, value in changed.items():
             if value is not None:
                 arguments[name] = value
-            elif name not in options.arguments:
+            elif name not in settings.vllm_args:
                 arguments.pop(name, None)
         import_vllm()
         on_stage("loading the weights")
@@ -108,7 +108,7 @@ class VllmProcess:
             with bound_children():
                 self._engine = AsyncLLM.from_engine_args(
                     AsyncEngineArgs(
-                        **arguments, logging_config=LoggingConfig(formatter=options.log_format)
+                        **arguments, logging_config=LoggingConfig(formatter=settings.log_format)
                     ),
                     # As many sequences in a batch as vLLM's own server has on this GPU. Its batches
                     # of 2,048 tokens on an A100 are small for judging: `engine_arguments` sets

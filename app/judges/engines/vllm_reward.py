@@ -11,7 +11,7 @@ from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.model_files import architecture_of, model_folder, outputs_of, weights_digest
 from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame_of, load_tokenizer
 from app.judges.engines.vllm_process import VllmProcess
-from app.judges.engines.vllm_start import VllmOptions, check_options, runtime_of
+from app.judges.engines.vllm_start import check_settings, judge_arguments, runtime_of
 from app.judges.reward_model import reward_identity
 from app.ports import (
     CallTimes,
@@ -21,6 +21,7 @@ from app.ports import (
     ahead_of_queue,
     no_stage,
 )
+from app.settings import Settings, folder_or_id
 
 if TYPE_CHECKING:
     from vllm import PoolingParams
@@ -30,21 +31,23 @@ if TYPE_CHECKING:
 class VllmRewardModel:
     """A checkpoint for sequence classification with one output, run by vLLM's AsyncLLM."""
 
-    def __init__(self, options: VllmOptions) -> None:
-        self._options = options
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._process = VllmProcess()
         # Set by start.
         self._renderer: ConversationRenderer
         self._params: PoolingParams
 
     async def start(self, on_stage: OnStage = no_stage) -> JudgeIdentity:
-        options = check_options(self._options, on_stage)
-        folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
+        settings = check_settings(self._settings, on_stage)
+        folder = await asyncio.to_thread(
+            model_folder, folder_or_id(settings.model), revision=settings.revision
+        )
         check_outputs(folder)
         tokenizer = load_tokenizer(str(folder))
         chat_frame = chat_frame_of(tokenizer)
         config = self._process.load(
-            options,
+            settings,
             folder,
             on_stage=on_stage,
             runner="pooling",
@@ -68,7 +71,7 @@ class VllmRewardModel:
             raise StartupError("the judge cannot judge at all: its reward is not a finite number")
         runtime, _ = await runtime_of(self._process.running())
         return reward_identity(
-            judge=options.judge,
+            judge=settings.judge_name,
             architecture=architecture_of(folder),
             weights=await asyncio.to_thread(weights_digest, folder),
             chat_frame=chat_frame,
@@ -76,7 +79,7 @@ class VllmRewardModel:
             head_dtype=_name(config.head_dtype),
             max_prompt_tokens=config.max_model_len,
             runtime=runtime,
-            unusual={"vllm_args": options.judge_arguments} if options.judge_arguments else {},
+            unusual=judge_arguments(settings),
         )
 
     async def stop(self) -> None:

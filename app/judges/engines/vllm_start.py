@@ -1,21 +1,19 @@
 """Starts vLLM: its build and GPUs, the environment, the arguments, and the model."""
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import logging
 import os
 import platform
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.core.errors import StartupError
 from app.judges.engines.model_files import checkpoint_dtype, is_quantized, weight_bytes
-from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.ports import OnStage
+from app.settings import Settings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -103,44 +101,17 @@ _SAME_JUDGE = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VllmOptions:
-    """Options of the vLLM engine.
-
-    Args:
-        model: A Hugging Face id or a folder.
-        judge: The judge's name in answers.
-        revision: Branch, tag or commit on the hub; None for the default branch.
-        dtype: "auto" is the checkpoint's own, also if it is float32.
-        max_model_len: Context in tokens; None for the model's own.
-        tensor_parallel_size: Number of GPUs that share the model.
-        data_parallel_size: Number of copies of the model, each on its own GPUs, which vLLM calls
-            ranks; "auto" for as many as the visible GPUs hold.
-        cpu_kv_cache_bytes: Size of the KV cache on a CPU.
-        arguments: Further arguments of vLLM's `AsyncEngineArgs`, which replace ours.
-        log_format: Format of vLLM's own log lines.
-        use: Variables of the chat template, and whether the judge thinks.
-    """
-
-    model: str
-    judge: str
-    revision: str | None = None
-    dtype: str = "auto"
-    max_model_len: int | None = None
-    tensor_parallel_size: int = 1
-    data_parallel_size: int | Literal["auto"] = 1
-    cpu_kv_cache_bytes: int = 2**29
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    log_format: Literal["text", "json"] = "text"
-    use: UseOfTemplate = PLAIN
-
-    @property
-    def judge_arguments(self) -> dict[str, Any]:
-        """The further arguments that change what the judge computes."""
-        return {k: v for k, v in self.arguments.items() if k not in _SAME_JUDGE}
+# Size of the KV cache on a CPU.
+_CPU_KV_CACHE_BYTES = 2**29
 
 
-def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
+def judge_arguments(settings: Settings) -> dict[str, Any]:
+    """The arguments that change what the judge computes, as inputs of its fingerprint."""
+    given = {k: v for k, v in settings.vllm_args.items() if k not in _SAME_JUDGE}
+    return {"vllm_args": given} if given else {}
+
+
+def engine_arguments(settings: Settings, folder: Path) -> dict[str, Any]:
     """The arguments of vLLM's engine.
 
     Raises:
@@ -149,29 +120,29 @@ def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": str(folder),
         # A label of vLLM's metrics, which would otherwise be a folder of this machine.
-        "served_model_name": options.judge,
+        "served_model_name": settings.judge_name,
         # Judges read text: a multimodal model needs no memory for images.
         "language_model_only": True,
         # -1 shortens the context until one prompt's cache fits into the memory. With None, vLLM
         # would refuse to start.
-        "max_model_len": options.max_model_len or -1,
-        "tensor_parallel_size": options.tensor_parallel_size,
-        "data_parallel_size": options.data_parallel_size,
+        "max_model_len": settings.max_model_len or -1,
+        "tensor_parallel_size": settings.tensor_parallel,
+        "data_parallel_size": settings.data_parallel,
         "scheduling_policy": "priority",
         # Metrics, among them the queueing time of each prompt.
         "disable_log_stats": False,
         "enable_log_requests": False,
         "worker_extension_cls": f"{WorkerReport.__module__}.{WorkerReport.__qualname__}",
-        "dtype": _dtype(options, folder),
+        "dtype": _dtype(settings, folder),
     }
-    if options.tensor_parallel_size > 1:
+    if settings.tensor_parallel > 1:
         # Inside a Ray actor, vLLM would otherwise ask Ray for the GPUs that the actor already has.
         arguments["distributed_executor_backend"] = "mp"
     if arguments["dtype"] != "float32":
         arguments["hf_overrides"] = with_float32_head
     if not is_cpu_build():
         # Without chunks, vLLM refuses a step that is shorter than the context.
-        if options.arguments.get("enable_chunked_prefill", True):
+        if settings.vllm_args.get("enable_chunked_prefill", True):
             arguments["max_num_batched_tokens"] = BATCHED_TOKENS
     else:
         # docs/design/engine.md.
@@ -179,23 +150,23 @@ def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
             # Compilation does not pay off on a CPU.
             "enforce_eager": True,
             # Without a size, vLLM claims 92% of the machine's memory.
-            "kv_cache_memory_bytes": options.cpu_kv_cache_bytes,
+            "kv_cache_memory_bytes": _CPU_KV_CACHE_BYTES,
             # vLLM's default on a CPU is 128; it refuses 16.
             "block_size": 32,
             # Chunked prefill of a prompt with a seed crashes vLLM 0.32 ("does not use offset").
             "enable_chunked_prefill": False,
         }
-    return {**arguments, **options.arguments}
+    return {**arguments, **settings.vllm_args}
 
 
-def _dtype(options: VllmOptions, folder: Path) -> str:
+def _dtype(settings: Settings, folder: Path) -> str:
     """The dtype to request from vLLM, whose "auto" runs float32 checkpoints in 16 bits.
 
     Raises:
         StartupError: The folder has no readable config.json.
     """
-    if options.dtype != "auto":
-        return options.dtype
+    if settings.dtype != "auto":
+        return settings.dtype
     # Kernels of quantised weights compute in 16 bits; vLLM refuses them in float32.
     if checkpoint_dtype(folder) != "float32" or is_quantized(folder):
         return "auto"
@@ -222,22 +193,22 @@ def with_float32_head(config: "PretrainedConfig") -> "PretrainedConfig":
     return config
 
 
-def check_options(options: VllmOptions, on_stage: OnStage) -> VllmOptions:
+def check_settings(settings: Settings, on_stage: OnStage) -> Settings:
     """Checks GPUs and further arguments before the model is fetched; sets vLLM's environment.
 
     Returns:
-        The options with the number of ranks that "auto" stands for.
+        The settings with the number of ranks that "auto" stands for.
 
     Raises:
         StartupError: A GPU is missing, or an argument is not for users.
     """
-    for name in options.arguments.keys() & _NOT_FOR_USERS.keys():
+    for name in settings.vllm_args.keys() & _NOT_FOR_USERS.keys():
         raise StartupError(f"SCOPE_VLLM_ARGS: remove {name!r}: {_NOT_FOR_USERS[name]}")
     set_environment()
-    stages = options.arguments.get("pipeline_parallel_size", 1)
-    ranks = check_gpus(options.tensor_parallel_size * stages, ranks=options.data_parallel_size)
+    stages: Any = settings.vllm_args.get("pipeline_parallel_size", 1)
+    ranks = check_gpus(settings.tensor_parallel * stages, ranks=settings.data_parallel)
     on_stage("importing vLLM")
-    return dataclasses.replace(options, data_parallel_size=ranks)
+    return settings.model_copy(update={"data_parallel": ranks})
 
 
 def is_cpu_build() -> bool:

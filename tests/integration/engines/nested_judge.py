@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from app.judges.engines.rendering import load_tokenizer
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER
 
 CONTEXT_TOKENS = 16_384
 _HIDDEN = 64

@@ -7,7 +7,7 @@ from typing import Literal
 from app.core.comparison import Turn
 from app.judges.engines.rendering import load_tokenizer
 from app.ports import Conversation
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER
 from app.wiring.startup import bundled_comparisons
 
 CONTEXT_TOKENS = 512

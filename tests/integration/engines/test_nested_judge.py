@@ -13,11 +13,12 @@ import pytest
 from app.core.errors import StartupError
 from app.judges.checking import CHECKED, JudgeCheck, check_judge
 from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import _NOT_FOR_USERS, _SAME_JUDGE, VllmOptions
+from app.judges.engines.vllm_start import _NOT_FOR_USERS, _SAME_JUDGE
 from app.judges.label_logits import LabelLogitScorer, chat_identity
 from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import EngineIdentity, LabelLogits
+from app.settings import Settings
 from app.wiring.startup import bundled_comparisons
 from tests.integration.engines.nested_judge import CONTEXT_TOKENS, write_nested_judge
 
@@ -40,14 +41,9 @@ class Run:
 
 
 async def run(folder: str) -> Run:
-    options = VllmOptions(
-        model=folder,
-        judge="nested",
-        # Room for a part of the model's context.
-        cpu_kv_cache_bytes=2**22,
-        arguments={"max_num_seqs": 24},
-    )
-    engine = VllmEngine(options)
+    # Room for a part of the model's context.
+    arguments = {"max_num_seqs": 24, "kv_cache_memory_bytes": 2**22}
+    engine = VllmEngine(Settings(model=folder, vllm_args=arguments))
     template, comparisons = PromptTemplate(), bundled_comparisons()
     prompts = template.both_orders(comparisons[0])
     try:
@@ -127,9 +123,9 @@ def test_ctrl_c_does_not_reach_the_engine(shown: Run) -> None:
     ],
 )
 def test_a_wrong_argument_is_refused_before_the_model_is_fetched(name: str, advice: str) -> None:
-    options = VllmOptions(model="no-such/model", judge="x", arguments={name: 1})
+    settings = Settings(model="no-such/model", vllm_args={name: 1})
     with pytest.raises(StartupError) as refused:
-        asyncio.run(VllmEngine(options).start(PromptTemplate().render(bundled_comparisons()[0])))
+        asyncio.run(VllmEngine(settings).start(PromptTemplate().render(bundled_comparisons()[0])))
     assert refused.value.detail.startswith("SCOPE_VLLM_ARGS: ")
     assert refused.value.detail.endswith(advice)
 

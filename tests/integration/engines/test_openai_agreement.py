@@ -1,6 +1,5 @@
 """The OpenAI engine on a real vLLM server agrees with a float32 transformers pass."""
 
-import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,10 +11,11 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.errors import PromptTooLongError
 from app.demo.pairs import demo_sets
-from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
+from app.judges.engines.openai_remote import OpenAiEngine
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.prompts import PromptTemplate
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError, Sampling
+from app.settings import Settings
 from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
 from tests.transformers_reference import Reference
 
@@ -29,13 +29,8 @@ TEMPLATE = PromptTemplate()
 async def engine_at(
     url: str, prompt: Prompt, **changed: Any
 ) -> AsyncIterator[tuple[OpenAiEngine, EngineIdentity]]:
-    options = OpenAiOptions(
-        endpoints=Endpoints(urls=(url,), api_key=KEY),
-        model=MODEL,
-        judge="demo",
-        tokenizer=FOLDER,
-    )
-    engine = OpenAiEngine(dataclasses.replace(options, **changed))
+    settings = Settings(engine="openai", model=MODEL, tokenizer=FOLDER, **changed)
+    engine = OpenAiEngine(Endpoints(urls=(url,), api_key=KEY), settings)
     try:
         yield engine, await engine.start(prompt)
     finally:

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.judges.engines.openai_remote import OpenAiOptions
 from app.judges.engines.openai_reward import OpenAiRewardModel
 from app.judges.engines.openai_servers import Endpoints
+from app.settings import Settings
 from tests.integration.engines.reward_checkpoint import (
     CONTEXT_TOKENS,
     conversations,
@@ -23,12 +23,8 @@ pytestmark = [pytest.mark.vllm, pytest.mark.long]
 async def rewards_at(url: str, folder: Path) -> tuple[list[float], int]:
     """The rewards of the conversations, and the longest conversation."""
     model = OpenAiRewardModel(
-        OpenAiOptions(
-            endpoints=Endpoints(urls=(url,), api_key=KEY),
-            model=MODEL,
-            judge="tiny",
-            tokenizer=str(folder),
-        )
+        Endpoints(urls=(url,), api_key=KEY),
+        Settings(engine="openai", model=MODEL, tokenizer=str(folder)),
     )
     try:
         identity = await model.start()

@@ -13,8 +13,8 @@ import pytest
 from app.core.errors import PromptTooLongError
 from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.vllm_reward import VllmRewardModel
-from app.judges.engines.vllm_start import VllmOptions
 from app.ports import CallTimes, PromptError
+from app.settings import Settings
 from tests.integration.engines.reward_checkpoint import (
     CONTEXT_TOKENS,
     conversation,
@@ -45,7 +45,7 @@ class Run:
 
 
 async def run(folder: Path) -> Run:
-    model = VllmRewardModel(VllmOptions(model=str(folder), judge="tiny", cpu_kv_cache_bytes=2**24))
+    model = VllmRewardModel(Settings(model=str(folder), vllm_args={"kv_cache_memory_bytes": 2**24}))
     try:
         identity = await model.start()
         rewards = await model.rewards(conversations())

@@ -9,7 +9,7 @@ import pytest
 from app.core.comparison import Comparison
 from app.demo.pairs import demo_sets
 from app.judges.prompts import PromptTemplate
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER
 from tests.integration.processes.server import Server
 from tests.transformers_reference import Reference
 

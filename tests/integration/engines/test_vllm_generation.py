@@ -15,13 +15,12 @@ from app.core.preference import Score, preference_from_gaps
 from app.demo.pairs import demo_sets
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import VllmOptions
 from app.judges.label_logits import LabelLogitScorer, chat_identity
 from app.judges.prompts import PromptTemplate
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Generated, LabelLogits, Prompt, Sampling
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER, Settings
 from tests.transformers_reference import Reference
 
 pytestmark = [
@@ -38,7 +37,7 @@ TOKENS = 8
 @pytest.fixture(scope="module")
 async def engine() -> AsyncIterator[VllmEngine]:
     """An engine without the service, because no route asks for an answer in words."""
-    vllm = VllmEngine(VllmOptions(model=str(DEMO_FOLDER / "model"), judge="demo"))
+    vllm = VllmEngine(Settings())
     stages: list[str] = []
     await vllm.start(prompt_of(Comparison.of("x", "x", "x")), stages.append)
     assert (stages[0], stages[-1]) == ("importing vLLM", "judging a first prompt")
@@ -268,6 +267,6 @@ async def test_more_or_fewer_seeds_than_prompts_are_refused(engine: VllmEngine) 
 
 
 async def test_an_engine_that_is_not_running_answers_nothing() -> None:
-    vllm = VllmEngine(VllmOptions(model=str(DEMO_FOLDER / "model"), judge="demo"))
+    vllm = VllmEngine(Settings())
     with pytest.raises(EngineUnavailableError):
         await vllm.generate(demo_prompts(1), Sampling(max_tokens=1, temperature=0.0, seeds=[0]))

@@ -10,10 +10,9 @@ import pytest
 
 from app.core.errors import EngineUnavailableError
 from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
 from app.ports import LabelLogits, ahead_of_queue
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import Settings
 from app.wiring.startup import bundled_comparisons
 from tests.patience import PATIENCE_S
 
@@ -27,14 +26,7 @@ pytestmark = [
 
 async def run() -> tuple[Counter[int], Counter[int], list[float]]:
     """The ranks that read the prompts of pairs and of a probe, and differences between ranks."""
-    engine = VllmEngine(
-        VllmOptions(
-            model=str(DEMO_FOLDER / "model"),
-            judge="demo",
-            data_parallel_size=2,
-            cpu_kv_cache_bytes=2**26,
-        )
-    )
+    engine = VllmEngine(Settings(data_parallel=2, vllm_args={"kv_cache_memory_bytes": 2**26}))
     template = PromptTemplate()
     prompts = [p for each in bundled_comparisons() for p in template.both_orders(each)]
     try:

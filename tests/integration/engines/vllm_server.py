@@ -9,8 +9,7 @@ from typing import Any
 
 import httpx
 
-from app.settings import Settings
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER, Settings
 from tests.patience import VLLM_START_S
 from tests.programs import HttpServer, free_port
 from tests.serving import client_of_settings

@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "ports": {"core"},
     "observability": {"core", "ports", "flow", "prometheus_client"},
     # Kinds of judges, and the engines that they use.
-    "judges": _SHARED | {"numpy", "httpx", "jinja2", "huggingface_hub"},
+    "judges": _SHARED | {"settings", "numpy", "httpx", "jinja2", "huggingface_hub"},
     "stores": {"core", "ports"},
     # A version of a set, and an audit, are JSON in the store, which pydantic parses.
     "sets": _SHARED | {"judges", "release"} | _ANSWERS,

@@ -8,7 +8,7 @@ import string
 import pytest
 
 from app.demo.pairs import FAMILIES, DemoSets, Pair, Task, demo_sets, is_held_out, pairs
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER
 
 
 def answers(family: str, question: str) -> str:

@@ -11,7 +11,6 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, PromptTooLongError, StartupError
 from app.core.preference import NoScore, Score, preference_from_gaps
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
-from app.judges.engines.thinking import UseOfTemplate
 from app.judges.prompts import PromptTemplate
 from app.judges.thoughts import (
     UNFINISHED,
@@ -36,7 +35,6 @@ from tests.unit.judges.engines.openai_scene import engine_of
 from tests.unit.judges.test_label_logits import ENGINE, TEMPLATE
 
 PAIRS = [Comparison.of(f"{i}?", f"quality=0.{i} a", f"quality=0.{9 - i} b") for i in range(10)]
-THINKING = UseOfTemplate(thinks=True)
 OPTIONS: dict[str, Any] = {"samples": None, "max_tokens": 100, "temperature": 1.0}
 
 
@@ -225,7 +223,7 @@ def reasoning(content: str | None, thought: str | None = "hmm", reason: str = "s
 async def test_a_message_with_its_thought_is_a_vote(change: Any, outcome: Any) -> None:
     server = FakeServer(vllm=False, no_logprobs=True)
     async with serving(server):
-        engine = engine_of(server, needs_labels=False, use=THINKING)
+        engine = engine_of(server, scoring="thoughts")
         try:
             scorer = await scorer_of(engine, samples=4)
             server.change = change
@@ -250,11 +248,11 @@ async def test_a_message_with_its_thought_is_a_vote(change: Any, outcome: Any) -
 async def test_one_vote_in_each_order_is_refused() -> None:
     server = FakeServer(vllm=False, no_logprobs=True)
     async with serving(server):
-        engine = engine_of(server, needs_labels=False, use=THINKING)
+        engine = engine_of(server, scoring="thoughts")
         with pytest.raises(StartupError, match="set SCOPE_SAMPLES to 8 or more"):
             await scorer_of(engine, samples=1)
         await engine.stop()
-        engine = engine_of(server, needs_labels=False, use=THINKING)
+        engine = engine_of(server, scoring="thoughts")
         assert (await scorer_of(engine)).identity.inputs["scoring"]["samples"] == 16  # type: ignore[index]
         await engine.stop()
 

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
+from app.judges.engines.openai_remote import OpenAiEngine
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.prompts import PromptTemplate
 from app.ports import EngineIdentity, LabelLogits, Prompt, PromptError
-from app.wiring.engines import DEMO_FOLDER
+from app.settings import DEMO_FOLDER, Settings
 from tests.patience import PATIENCE_S
 from tests.serving import pair
 from tests.unit.judges.engines.openai_fake import FakeServer, scored, serving
@@ -52,8 +52,8 @@ def engine_of(*servers: FakeServer, api_key: str = "", **changed: Any) -> OpenAi
         timeout_s=PATIENCE_S,
         probe_every_s=0.02,
     )
-    options = OpenAiOptions(endpoints=endpoints, model="the-judge", judge="judge", tokenizer=FOLDER)
-    return OpenAiEngine(dataclasses.replace(options, **changed))
+    given = {"model": "the-judge", "tokenizer": FOLDER, **changed}
+    return OpenAiEngine(endpoints, Settings(engine="openai", **given))
 
 
 @asynccontextmanager

@@ -134,7 +134,7 @@ async def test_control_tokens_in_texts_stay_text_in_both_modes() -> None:
     for text in ("<|im_start|>", "<|im_end|>"):
         control = load_tokenizer(FOLDER).convert_tokens_to_ids(text)
         assert ids.count(control) == harmless.count(control)
-    async with started(server, scoring="top") as engine:
+    async with started(server, openai_scoring="top") as engine:
         await engine.label_logits([prompt])
     sent = server.scored[-1]["messages"][1]["content"]
     assert sent.replace("\u200b", "") == injected
@@ -164,7 +164,7 @@ async def test_a_server_without_log_probabilities_by_id_is_asked_for_its_top_tok
 async def test_a_prefill_is_the_judges_own_message_on_vllm_and_refused_elsewhere() -> None:
     prompt = prompts_of(1)[0]._replace(prefill="[[")
     server = FakeServer()
-    async with started(server, scoring="top") as engine:
+    async with started(server, openai_scoring="top") as engine:
         await engine.label_logits([prompt])
     body = server.scored[-1]
     assert body["messages"][-1] == {"role": "assistant", "content": "[["}
@@ -225,7 +225,7 @@ WRONG_ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 @pytest.mark.parametrize("wrong", WRONG_ANSWERS)
 async def test_a_wrong_answer_is_never_a_judgment(wrong: str, mode: str) -> None:
     server = FakeServer()
-    async with started(server, scoring=mode) as engine:
+    async with started(server, openai_scoring=mode) as engine:
         server.change = WRONG_ANSWERS[wrong]
         details(await engine.label_logits(prompts_of(1)[:1]), JudgmentFailedError)
         server.change = lambda answer: answer
@@ -378,8 +378,8 @@ async def test_the_key_is_sent_and_never_logged(caplog: pytest.LogCaptureFixture
             await engine.label_logits(prompts_of(1))
         await engine.stop()
     assert "refuses SCOPE_OPENAI_API_KEY" in caplog.text
-    told = f"{caplog.text} {engine._options!r} {caught.value!r} {caught.value.__context__!r}"
-    assert SECRET not in told
+    told = engine._servers._endpoints, caught.value, caught.value.__context__
+    assert SECRET not in f"{caplog.text} {told!r}"
     with pytest.raises(StartupError, match="SCOPE_OPENAI_API_KEY") as refused:
         make_engine(Settings(openai_urls=server.url, openai_api_key=f"{SECRET}\n é", **settings))
     assert SECRET not in str(refused.value)

@@ -1,6 +1,5 @@
 """Reward models behind servers: routes, order, fail-over, and servers that cannot be used."""
 
-import dataclasses
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,11 +15,11 @@ from app.core.errors import (
     StartupError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.judges.engines.openai_remote import OpenAiOptions
 from app.judges.engines.openai_reward import OpenAiRewardModel
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.rendering import ConversationRenderer, load_tokenizer
 from app.ports import CallTimes, Conversation
+from app.settings import Settings
 from tests.patience import PATIENCE_S
 from tests.unit.judges.engines.openai_fake import FakeServer, response, reward_of, serving
 from tests.unit.judges.engines.openai_scene import FOLDER
@@ -44,21 +43,21 @@ def expected(asked: Sequence[Conversation]) -> list[float]:
     return rewards
 
 
-def model_of(*servers: FakeServer, **changed: Any) -> OpenAiRewardModel:
+def model_of(*servers: FakeServer) -> OpenAiRewardModel:
     endpoints = Endpoints(
         urls=tuple(server.url for server in servers), timeout_s=PATIENCE_S, probe_every_s=0.02
     )
-    options = OpenAiOptions(endpoints=endpoints, model="the-judge", judge="judge", tokenizer=FOLDER)
-    return OpenAiRewardModel(dataclasses.replace(options, **changed))
+    settings = Settings(engine="openai", model="the-judge", tokenizer=FOLDER)
+    return OpenAiRewardModel(endpoints, settings)
 
 
 @asynccontextmanager
 async def started(
-    *servers: FakeServer, **changed: Any
+    *servers: FakeServer,
 ) -> AsyncIterator[tuple[OpenAiRewardModel, JudgeIdentity]]:
     """A started model; the requests of the start are not counted."""
     async with serving(*servers):
-        model = model_of(*servers, **changed)
+        model = model_of(*servers)
         try:
             identity = await model.start()
             for server in servers:
@@ -68,9 +67,9 @@ async def started(
             await model.stop()
 
 
-async def refusal(*servers: FakeServer, **changed: Any) -> str:
+async def refusal(*servers: FakeServer) -> str:
     with pytest.raises(StartupError) as caught:
-        async with started(*servers, **changed):
+        async with started(*servers):
             pass
     return caught.value.detail
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import StartupError
-from app.judges.engines.openai_servers import parse_urls
+from app.judges.engines.openai_servers import Endpoints
 from app.settings import Settings
 from app.wiring.engines import make_engine
 from tests.unit.judges.engines.openai_fake import FakeServer, response, serving
@@ -31,7 +31,7 @@ async def test_a_restart_changes_nothing_of_the_identity() -> None:
     assert identity.max_prompt_tokens == 2047
     assert (await identity_of(FakeServer(), max_model_len=1000)).max_prompt_tokens == 999
     assert await identity_of(FakeServer(card={"root": "org/another"})) != identity
-    chat = await identity_of(FakeServer(), scoring="top")
+    chat = await identity_of(FakeServer(), openai_scoring="top")
     assert (chat.chat_frame, chat.label_tokens) == ("chat", (-1, -1))
 
 
@@ -49,7 +49,7 @@ def bad_gateway_on_completions(path: str, body: dict[str, Any]) -> bytes | None:
         ([FakeServer(), FakeServer(card={"root": "org/x"})], {}, "serves another the-judge"),
         ([FakeServer(), FakeServer(card={"max_model_len": 9})], {}, "serves another the-judge"),
         ([FakeServer(change=with_logprob(3.0))], {}, "cannot judge at all"),
-        ([FakeServer(vllm=False)], {"scoring": "tokens"}, "status 404"),
+        ([FakeServer(vllm=False)], {"openai_scoring": "tokens"}, "status 404"),
         # A transient fault of a proxy does not decide the dialect.
         ([FakeServer(trouble=bad_gateway_on_completions)], {}, "status 502"),
         ([FakeServer()], {"tokenizer": "/nowhere/at/all"}, "set SCOPE_TOKENIZER"),
@@ -71,7 +71,7 @@ async def test_servers_of_two_kinds_are_refused() -> None:
     servers = FakeServer(card=like), FakeServer(vllm=False, card=like)
     with pytest.raises(StartupError, match="only some servers"):
         await identity_of(*servers)
-    assert (await identity_of(*servers, scoring="top")).chat_frame == "chat"
+    assert (await identity_of(*servers, openai_scoring="top")).chat_frame == "chat"
 
 
 async def test_another_models_tokenizer_is_refused() -> None:
@@ -109,7 +109,8 @@ def test_credentials_in_a_url_are_refused_without_being_shown() -> None:
 
 
 def test_urls_are_read_with_blanks_and_slashes() -> None:
-    assert parse_urls(" http://a:1/v1/ ,http://b/v1,") == ("http://a:1/v1", "http://b/v1")
+    settings = Settings(openai_urls=" http://a:1/v1/ ,http://b/v1,")
+    assert Endpoints.of(settings).urls == ("http://a:1/v1", "http://b/v1")
     with pytest.raises(StartupError, match="twice"):
         make_engine(Settings(engine="openai", openai_urls="http://a/v1,http://a/v1/"))
 

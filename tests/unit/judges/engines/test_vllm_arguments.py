@@ -8,12 +8,8 @@ import pytest
 from transformers import PretrainedConfig
 
 from app.judges.engines import vllm_start
-from app.judges.engines.vllm_local import unusual_inputs
-from app.judges.engines.vllm_start import (
-    VllmOptions,
-    engine_arguments,
-    with_float32_head,
-)
+from app.judges.engines.vllm_start import engine_arguments, judge_arguments, with_float32_head
+from app.settings import Settings
 
 GB = 10**9
 
@@ -31,7 +27,7 @@ def arguments_of(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, on_cpu: bool, **given: Any
 ) -> dict[str, Any]:
     monkeypatch.setattr(vllm_start, "is_cpu_build", lambda: on_cpu)
-    return engine_arguments(VllmOptions(model="judge", judge="judge", **given), folder)
+    return engine_arguments(Settings(**given), folder)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +84,7 @@ def test_the_context_fits_the_memory_unless_the_user_has_set_it(
 def test_arguments_of_users_replace_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = checkpoint(tmp_path / "judge", {"dtype": "bfloat16"})
     given = {"enforce_eager": False, "quantization": "fp8"}
-    arguments = arguments_of(folder, monkeypatch, on_cpu=True, arguments=given)
+    arguments = arguments_of(folder, monkeypatch, on_cpu=True, vllm_args=given)
     assert (arguments["enforce_eager"], arguments["quantization"]) == (False, "fp8")
 
 
@@ -105,13 +101,6 @@ def test_the_head_of_every_nested_model_is_float32() -> None:
     assert outer.rope_parameters == {"factor": 2.0}
 
 
-def test_only_what_changes_the_judge_is_added_to_its_fingerprint() -> None:
-    assert unusual_inputs({}, head_dtype="float32") == {}
-    assert unusual_inputs({}, head_dtype="bfloat16") == {"head_dtype": "bfloat16"}
-    given = {"kv_cache_dtype": "fp8"}
-    assert unusual_inputs(given, head_dtype="float32") == {"vllm_args": given}
-
-
 def test_arguments_that_change_speed_only_are_no_part_of_the_judge() -> None:
     speed: dict[str, Any] = {
         "max_num_batched_tokens": 8192,
@@ -120,8 +109,8 @@ def test_arguments_that_change_speed_only_are_no_part_of_the_judge() -> None:
     }
     speed |= {"cudagraph_capture_sizes": [1, 2], "attention_backend": "FLASH_ATTN"}
     judge = {"quantization": "fp8", "kv_cache_dtype": "fp8", "an_argument_of_tomorrow": 1}
-    options = VllmOptions(model="x", judge="x", arguments={**speed, **judge})
-    assert options.judge_arguments == judge
+    assert judge_arguments(Settings(vllm_args={**speed, **judge})) == {"vllm_args": judge}
+    assert judge_arguments(Settings(vllm_args=speed)) == {}
 
 
 @pytest.mark.parametrize(
@@ -141,5 +130,5 @@ def test_a_step_on_a_gpu_has_8192_tokens_unless_the_user_says_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = checkpoint(tmp_path / "judge", {"dtype": "bfloat16"})
-    arguments = arguments_of(folder, monkeypatch, on_cpu=on_cpu, arguments=given)
+    arguments = arguments_of(folder, monkeypatch, on_cpu=on_cpu, vllm_args=given)
     assert arguments.get("max_num_batched_tokens") == tokens

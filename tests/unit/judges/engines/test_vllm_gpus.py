@@ -7,17 +7,16 @@ import pytest
 from app.core.errors import StartupError
 from app.judges.engines import vllm_start
 from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import VllmOptions, check_gpus
+from app.judges.engines.vllm_start import check_gpus
 from app.ports import Prompt
+from app.settings import Settings
 
 # More GPUs than any machine has.
 MANY = 4096
 
 
 async def test_a_judge_without_its_gpus_is_refused_before_the_weights_are_fetched() -> None:
-    engine = VllmEngine(
-        VllmOptions(model="no-such/model", judge="judge", tensor_parallel_size=MANY)
-    )
+    engine = VllmEngine(Settings(model="no-such/model", tensor_parallel=MANY))
     says = rf"the judge takes {MANY} GPUs .*, and vLLM can use \d+ on this machine: set less"
     with pytest.raises(StartupError, match=says):
         await engine.start(Prompt("system", "user", ""))
