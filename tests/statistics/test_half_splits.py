@@ -9,13 +9,11 @@ tables.
 """
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy.special import ndtr, ndtri
 
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray
@@ -31,7 +29,6 @@ STANDARD_ERRORS = 2.5
 
 each_alpha = pytest.mark.parametrize("alpha", ALPHAS)
 each_guarantee = pytest.mark.parametrize("guarantee", ["marginal", "pac"])
-Report = Callable[[str, object], None]
 
 
 class Splits(NamedTuple):
@@ -41,13 +38,11 @@ class Splits(NamedTuple):
         coverage: Accepted share of the judged half.
         accepted: Number of accepted points of the judged half.
         errors: Number of errors among the accepted points.
-        file_fdr: Error rate of the threshold on the whole file; 0 if it accepts nothing.
     """
 
     coverage: FloatArray
     accepted: FloatArray
     errors: FloatArray
-    file_fdr: FloatArray
 
     @property
     def fdr(self) -> FloatArray:
@@ -94,44 +89,25 @@ def split(name: str, guarantee: str, alpha: float) -> Splits:
         found = threshold(scores, labeled, guarantee, alpha)
         accepted = scores.uncertainty[judged] <= found
         errors = scores.error[judged][accepted].sum()
-        rows.append((accepted.mean(), accepted.sum(), errors, file_fdr(scores, found)))
+        rows.append((accepted.mean(), accepted.sum(), errors))
     return Splits(*np.array(rows, dtype=np.float64).T)
-
-
-def at_most(rate: float) -> float:
-    return rate + STANDARD_ERRORS * math.sqrt(rate * (1 - rate) / SPLITS)
 
 
 @each_file
 @each_alpha
 @each_guarantee
 def test_the_mean_error_of_half_splits_is_at_most_alpha(
-    name: str, alpha: float, guarantee: str, record_property: Report
+    name: str, alpha: float, guarantee: str
 ) -> None:
     found = split(name, guarantee, alpha)
-    report = {
-        "coverage": found.coverage.mean(),
-        "mean FDR, 0 for nothing accepted": found.fdr.mean(),
-        "ratio of sums": found.ratio,
-        "splits over alpha, judged half": (found.fdr > alpha).mean(),
-        "splits over alpha, whole file": (found.file_fdr > alpha).mean(),
-    }
-    for what, value in report.items():
-        record_property(what, round(float(value), 4))
-        print(f"{name} {guarantee} alpha {alpha:.2f} {what}: {value:.4f}")
+    # A rule that accepts nothing would keep all bounds. The smallest measured coverage is 0.56.
+    assert alpha < 0.20 or found.coverage.mean() > 0.4
     error = found.fdr.std() / math.sqrt(SPLITS)
     assert found.fdr.mean() <= alpha + STANDARD_ERRORS * error
     # The ratio of sums ignores splits that accept nothing. If every split accepts something, the
     # two readings differ only by weights, so alpha bounds the ratio too.
     if found.accepted.all():
         assert found.ratio <= alpha + STANDARD_ERRORS * found.ratio_error
-
-
-@each_file
-@each_guarantee
-def test_something_is_accepted(name: str, guarantee: str) -> None:
-    # A rule that accepts nothing would keep all bounds. The smallest measured coverage is 0.56.
-    assert split(name, guarantee, 0.20).coverage.mean() > 0.4
 
 
 @pytest.mark.parametrize(
@@ -150,22 +126,6 @@ def test_the_ratio_of_sums_can_exceed_alpha(name: str) -> None:
 
 @each_file
 @each_alpha
-def test_pac_overshoots_in_at_most_delta_of_half_splits(name: str, alpha: float) -> None:
-    found = split(name, "pac", alpha)
-    # The file is the population, and a half is a draw without replacement. Its variance is smaller
-    # than that of the binomial draw in the test, so that delta holds with a margin.
-    assert (found.file_fdr > alpha).mean() <= at_most(DELTA)
-    # The error rates of the two halves vary in opposite directions. Let F be the file's FDR, s the
-    # binomial standard deviation at k labeled points, and Z standard normal. The labeled half has
-    # the rate F - Z s / sqrt 2, and the judged half has F + Z s / sqrt 2. A test that passes at
-    # alpha - z s is a violation if Z exceeds sqrt 2 max(z - f, f) with f = (alpha - F) / s. The
-    # worst case is f = z / 2, with probability Phi(-z / sqrt 2) = 0.18 at delta = 0.1.
-    worst = float(ndtr(ndtri(DELTA) / math.sqrt(2)))
-    assert (found.fdr > alpha).mean() <= at_most(worst)
-
-
-@each_file
-@each_alpha
 def test_pac_keeps_delta_on_draws_from_the_file(name: str, alpha: float) -> None:
     # Draws with replacement are independent draws from a population with a known FDR, as the
     # guarantee assumes.
@@ -178,4 +138,4 @@ def test_pac_keeps_delta_on_draws_from_the_file(name: str, alpha: float) -> None
         > alpha
         for _ in range(SPLITS)
     ]
-    assert np.mean(over) <= at_most(DELTA)
+    assert np.mean(over) <= DELTA + STANDARD_ERRORS * math.sqrt(DELTA * (1 - DELTA) / SPLITS)

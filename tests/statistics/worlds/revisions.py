@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from app.core.monitoring import (
     AGAIN_S,
     LEFT_OUT,
-    MonitorFigures,
     alarm_delta,
     bets_of,
     monitor,
@@ -62,9 +61,7 @@ class Returning(NamedTuple):
         return wrong[bets != LEFT_OUT], bets[bets != LEFT_OUT]
 
 
-def revised_alarms(
-    world: Returning, *, count: int, seed: int, every: int, by_question: bool = True
-) -> float:
+def revised_alarms(world: Returning, *, count: int, seed: int, every: int) -> float:
     """Share of runs with an alarm at any look, where the mean error is alpha.
 
     Args:
@@ -72,13 +69,10 @@ def revised_alarms(
         count: Number of runs.
         seed: Seed.
         every: Number of labels between two looks.
-        by_question: Whether the draws of a question are one bet; otherwise each is one.
     """
     rng, rang = np.random.default_rng(seed), 0
     for _ in range(count):
         wrong, bets = world.drawn(rng)
-        if not by_question:
-            bets = np.arange(len(wrong))
         rang += any(
             monitor(
                 wrong[:end], questions=bets[:end], alpha=ALPHA, false_alarms=alarm_delta(1)
@@ -101,14 +95,10 @@ class Rounds(NamedTuple):
     draws: int
     correlation: float = 0.3
 
-    def outcomes(self, *, is_complete: bool, count: int, seed: int) -> tuple[float, float]:
-        """Shares of runs with an alarm, and with a certificate, at any look; the error is alpha.
+    def outcomes(self, *, count: int, seed: int) -> tuple[float, float]:
+        """Shares of runs with an alarm, and with a certificate; the error is alpha.
 
-        Args:
-            is_complete: Count questions after their hour, as the service does. Otherwise look after
-                each round, so that later draws change a mean that was bet on.
-            count: Number of runs.
-            seed: Seed.
+        Questions count after their hour, as the service counts them.
         """
         rng, size = np.random.default_rng(seed), 1 / self.correlation - 1
         shape = (self.questions, self.draws)
@@ -116,12 +106,7 @@ class Rounds(NamedTuple):
         for _ in range(count):
             error = rng.beta(ALPHA * size, (1 - ALPHA) * size, self.questions)
             wrong = rng.random(shape) < error[:, None]
-            looks = [self.draws] if is_complete else range(1, self.draws + 1)
-            seen = [self._seen(wrong[:, :look]) for look in looks]
-            alarms += any(figures.alarm for figures in seen)
-            certificates += any(figures.certified for figures in seen)
+            bets = np.repeat(np.arange(self.questions), self.draws)
+            found = monitor(wrong.ravel(), questions=bets, alpha=ALPHA, false_alarms=alarm_delta(1))
+            alarms, certificates = alarms + found.alarm, certificates + found.certified
         return alarms / count, certificates / count
-
-    def _seen(self, wrong: NDArray[np.bool_]) -> MonitorFigures:
-        bets = np.repeat(np.arange(self.questions), wrong.shape[1])
-        return monitor(wrong.ravel(), questions=bets, alpha=ALPHA, false_alarms=alarm_delta(1))

@@ -130,10 +130,6 @@ def test_labels_that_are_asked_for_show_their_price() -> None:
     assert "Calibrate a new set on the new labels alone" in note
 
 
-def test_no_labels_ask_for_labels() -> None:
-    assert "label some" in recommendation(Assessment(0, None, None, None, (), {}))
-
-
 def test_the_interval_of_an_accuracy_is_wilsons() -> None:
     # Wilson's interval solves (p - x)^2 = z^2 x (1 - x) / n.
     for right, n in ((0, 10), (7, 20), (104, 200), (20, 20)):

@@ -76,16 +76,6 @@ def test_a_row_by_hand() -> None:
     )
 
 
-def test_an_empty_set_accepts_nothing_and_says_so() -> None:
-    found = calibration([])
-    assert found.n == 0
-    assert found.accuracy is None
-    assert found.risk_coverage == ()
-    assert len(found.standard_rows) == 10
-    assert not any(row.feasible for row in found.standard_rows)
-    assert {row.coverage for row in found.standard_rows} == {0.0}
-
-
 def test_standard_rows_are_both_guarantees_at_five_alphas() -> None:
     found = good_judge(400)
     rows = found.standard_rows

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import betaln, xlog1py, xlogy
 
-from app.core.betting import first_at, restart_log_weights
+from app.core.betting import restart_log_weights
 from app.core.monitoring import (
     AGAIN_S,
     LEFT_OUT,
@@ -120,12 +120,6 @@ def test_the_weights_sum_to_at_most_one() -> None:
     assert 0.999 < summed + rest <= 1.0
 
 
-def test_weights_go_on_where_a_block_ended() -> None:
-    whole = restart_log_weights(1, 90)
-    parts = [restart_log_weights(1, 40), restart_log_weights(41, 50)]
-    assert np.array_equal(whole, np.concatenate(parts))
-
-
 def test_an_alarm_stays_and_takes_the_certificate_back() -> None:
     # 400 right verdicts give the certificate, then a third is wrong, then all are right again.
     errors = [False] * 400 + [True, False, False] * 60 + [False] * 3000
@@ -159,26 +153,6 @@ def test_extreme_alphas_give_numbers(alpha: float, wrong: bool) -> None:
     found = monitor([wrong] * 5, alpha=alpha)
     assert math.isfinite(found.evidence)
     assert math.isfinite(found.certificate)
-
-
-def test_no_labels_say_nothing() -> None:
-    assert monitor([], alpha=0.1) == MonitorFigures(
-        audited=0,
-        errors=0,
-        closed=0,
-        questions=0,
-        error_interval=(0.0, 1.0),
-        evidence=0.0,
-        alarm_evidence=20.0,
-        alarm=False,
-        alarm_at=None,
-        certificate=1.0,
-        certified=False,
-        certified_at=None,
-        certificate_without_expired=1.0,
-        certified_without_expired=False,
-    )
-    assert first_at(np.array([]), 20.0) is None
 
 
 def test_the_interval_holds_the_rates_with_wealth_below_its_level() -> None:
@@ -303,14 +277,6 @@ def test_a_clock_that_is_set_back_splits_no_question() -> None:
 def test_the_criteria_of_a_version_share_five_percent_however_many_come() -> None:
     assert [MONITOR_DELTA / alarm_delta(place) for place in (1, 2, 3)] == pytest.approx([2, 6, 12])
     assert sum(alarm_delta(place) for place in range(1, 10_000)) == pytest.approx(0.05, rel=1e-3)
-
-
-def test_a_closed_tie_widens_the_interval_that_leaves_it_out() -> None:
-    for labelled in range(25):
-        for errors in range(labelled + 1):
-            low, high = error_interval(errors, labelled)
-            assert error_interval(errors, labelled + 1)[0] <= low + 1e-9
-            assert error_interval(errors + 1, labelled + 1)[1] >= high - 1e-9
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -42,14 +42,6 @@ def test_thresholds_leave_out_off_task_examples() -> None:
     assert not calibration(on + off, 0.0).row(0.2, "marginal", None).feasible
 
 
-def test_only_off_task_examples_make_every_alpha_infeasible() -> None:
-    found = calibration([score(4, "A", 0.3)] * 50, 0.5)
-    assert (found.n, found.accuracy, found.risk_coverage) == (50, 1.0, ())
-    for row in found.standard_rows:
-        assert (row.feasible, row.coverage, row.empirical_risk) == (False, 0.0, None)
-        assert found.more_examples(row) is None
-
-
 @pytest.mark.parametrize("guarantee", ["marginal", "pac"])
 def test_more_examples_includes_future_off_task_examples(guarantee: Guarantee) -> None:
     delta = 0.1 if guarantee == "pac" else None

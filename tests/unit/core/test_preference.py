@@ -117,16 +117,3 @@ def test_a_gap_that_is_not_finite_is_refused(bad: float, place: int) -> None:
     both[place][1] = bad
     with pytest.raises(JudgmentFailedError):
         of_gaps(*both)
-
-
-@patient
-@given(gaps, gaps)
-def test_a_row_has_the_numbers_of_the_columns(gap_fwd: float, gap_rev: float) -> None:
-    found = of_gaps([gap_fwd], [gap_rev])
-    (row,) = found.rows()
-    columns = (*found, found.confidence)
-    assert [row.p_fwd, row.p_rev, row.p_bar, row.uncertainty, row.confidence] == [
-        column[0] for column in columns
-    ]
-    assert row.orders_disagree == (found.position_flips == 1.0)
-    assert row.position_gap == abs(found.p_fwd[0] - found.p_rev[0])

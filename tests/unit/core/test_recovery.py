@@ -44,16 +44,6 @@ def test_marginal_at_a_tenth_by_hand() -> None:
     assert labels_for_verdicts(criterion(0.1, "marginal")) == 200
 
 
-def test_a_smaller_alpha_and_a_smaller_delta_need_more() -> None:
-    def needed(alpha: float, delta: float = 0.1) -> int:
-        found = labels_for_verdicts(criterion(alpha, "pac", delta))
-        assert found is not None
-        return found
-
-    assert needed(0.05) > needed(0.1) > needed(0.2) > needed(0.3)
-    assert needed(0.1, delta=0.05) > needed(0.1)
-
-
 @pytest.mark.parametrize(("guarantee", "alpha"), [("marginal", 0.006), ("pac", 0.01)])
 def test_an_alpha_that_needs_more_than_a_set_has_room_for_has_no_number(
     guarantee: Guarantee, alpha: float

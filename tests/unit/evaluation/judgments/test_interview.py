@@ -17,7 +17,6 @@ from app.core.fingerprint import JudgeIdentity
 from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.interview import (
     CHUNK_PAIRS,
-    MissingAnswers,
     check_judge,
     missing_answers,
 )
@@ -183,15 +182,6 @@ async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> 
     judged, asked = await ask(tmp_path, dataset(n), observations=["orders"])
     assert asked == n - stored
     assert len(judged) == n
-    with JudgmentLog(tmp_path / "undisturbed.jsonl", judge="scripted") as log:
-        whole = dataset(n)
-        await ask_judge(
-            scorer_of(ScriptedEngine()),
-            [MissingAnswers(dataset=whole, observation="orders", pairs=whole.pairs)],
-            log,
-            lambda *_: None,
-        )
-        assert log.read() == judged
 
 
 async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> None:
