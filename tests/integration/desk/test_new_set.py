@@ -1,8 +1,8 @@
 """A set is made of a file on the desk: with labels, or without any and then labeled there."""
 
 import csv
-import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.desk.browsing import barriers, label_pairs, open_page, overflow, shown
-from tests.integration.desk.worlds import SETTINGS, pairs
+from tests.integration.desk.worlds import SETTINGS, calibrate, pairs
 from tests.integration.processes.server import Server
 
 # The judge is right about all of them. Each second pair of the file has its good response as B.
@@ -38,22 +38,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def url(service: Server) -> str:
-    return service.url
-
-
-def table(rows: list[dict[str, Any]], names: dict[str, str]) -> str:
-    """Rows as CSV, with other names of their columns."""
-    file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(names.values())
-    writer.writerows([[row[name] for name in names] for row in rows])
-    return file.getvalue()
-
-
 def choose(page: Page, path: Path) -> None:
     page.get_by_label("File of pairs").set_input_files(path)
+
+
+def open_again(page: Page, path: Path) -> None:
+    """Opens a file in a browser that does not have the texts of a set."""
+    page.get_by_label("File of these pairs").set_input_files(path)
+    page.get_by_role("button", name="Open").click()
 
 
 def add(page: Page, title: str) -> None:
@@ -71,15 +63,8 @@ def add(page: Page, title: str) -> None:
     expect(dialog).to_have_count(0)
 
 
-def detail(service: Server, name: str) -> dict[str, Any]:
-    answer = service.client.get(f"/calibrations/{name}").raise_for_status()
-    found: dict[str, Any] = answer.json()
-    return found
-
-
-def versions(service: Server, name: str) -> list[dict[str, Any]]:
-    answer = service.client.get(f"/calibrations/{name}/versions").raise_for_status()
-    found: list[dict[str, Any]] = answer.json()["versions"]
+def detail(service: Server, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = service.client.get(f"/calibrations/{path}").raise_for_status().json()
     return found
 
 
@@ -88,7 +73,10 @@ def test_a_table_with_other_columns_becomes_a_set_under_a_name_chosen_later(
 ) -> None:
     path = tmp_path / "pairs.csv"
     names = {"question": "Frage", "response_a": "eins", "response_b": "zwei", "label": "besser"}
-    path.write_text(table(pairs(150, start=0), names), encoding="utf-8")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names.values())
+        writer.writerows([row[name] for name in names] for row in pairs(150, start=0))
     with open_page(browser, url, width=390) as page:
         page.goto("/desk")
         expect(page.get_by_role("heading", name="No set yet")).to_be_visible()
@@ -109,7 +97,10 @@ def test_a_table_with_other_columns_becomes_a_set_under_a_name_chosen_later(
         expect(page.get_by_role("link", name="mine")).to_be_visible()
         expect(page.get_by_role("heading", name="You may use it at")).to_be_visible()
         expect(page.get_by_label("Name")).to_have_value("set-2")
-    assert (detail(service, "mine")["labelled"], len(versions(service, "mine"))) == (150, 1)
+    assert (
+        detail(service, "mine")["labelled"],
+        len(detail(service, "mine/versions")["versions"]),
+    ) == (150, 1)
 
 
 def test_a_file_that_cannot_be_used_says_why_beside_its_field(
@@ -144,16 +135,17 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         choose(page, path)
         add(page, "Add 60 pairs to pool?")
         # Both ways have their number.
-        needed = service.client.get("/calibrations/pool/next?alpha=0.25&delta=0.1").json()["needed"]
+        needed = detail(service, "pool/next?alpha=0.25&delta=0.1")["needed"]
         page.get_by_label("Promise").select_option("25%")
         expect(page.get_by_role("link", name="Label all 60")).to_be_visible()
-        page.get_by_role("link", name=f"Label what it needs: {needed} or more").click()
-        expect(page.get_by_text(f"0 of at least {needed} labeled")).to_be_visible()
+        page.get_by_role("link", name=f"Label what it needs: at least {needed}").click()
+        expect(page.get_by_text(f"0 labeled, at least {needed} more")).to_be_visible()
         assert barriers(page) == []
         assert overflow(page) <= 0
         # The last pair is the surest.
         assert shown(page)[0] == "Pool 59?"
         expect(page.get_by_role("button", name="Cannot be labeled")).to_be_disabled()
+        expect(page.get_by_text("No pair of the set itself can be closed")).to_be_visible()
         page.keyboard.press("1")
         page.keyboard.press("u")
         expect(page.get_by_role("region", name="Question")).to_have_text("Pool 59?")
@@ -163,7 +155,7 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         page.goto("about:blank")
         page.goto("/desk#label/pool?for=0.25")
         needed -= 3
-        expect(page.get_by_text(f"0 of at least {needed} labeled")).to_be_visible()
+        expect(page.get_by_text(f"3 labeled, at least {needed} more")).to_be_visible()
         label_pairs(page, BETTER, last, most=3)
         # A label that has not arrived stays in the browser, with what it is for.
         page.evaluate("() => { fetch = () => Promise.reject(new TypeError()); }")
@@ -171,53 +163,100 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         page.goto("/desk#home")
         expect(page.get_by_text("3 labels wait in this browser")).to_be_visible()
         page.get_by_role("link", name="save", exact=True).click()
-        expect(page.get_by_text(f"3 of at least {needed} labeled")).to_be_visible()
+        expect(page.get_by_text(f"6 labeled, at least {needed - 3} more")).to_be_visible()
         later = label_pairs(page, BETTER, last)
         page.get_by_role("button", name=f"Save {3 + later} labels").click()
         expect(page.get_by_role("status").first).to_contain_text("of 25% for this set is decided")
         page.get_by_role("link", name="May I use it?").click()
         card = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="pool"))
-        expect(card.get_by_role("heading")).to_contain_text("You may use it at 10% for 100% of")
-    found = service.client.get("/calibrations/pool/next?alpha=0.25&delta=0.1").json()
+        expect(card.get_by_role("heading")).to_contain_text("You may use it at 25% for 100% of")
+    found = detail(service, "pool/next?alpha=0.25&delta=0.1")
     assert (found["complete"], found["feasible"], found["labelled"]) == (True, True, 6 + later)
-    examples = service.client.get("/calibrations/pool/examples").json()["examples"]
+    examples = detail(service, "pool/examples")["examples"]
     assert all(
         (each["label"] == "A") == (each["gap_fwd"] > 0)
         for each in examples
         if each["label"] is not None
     )
     # The pairs, and a version for each session of labels by the person of this browser.
-    assert [each["by"] for each in versions(service, "pool")] == ["Tess"] * 3
+    assert [each["by"] for each in detail(service, "pool/versions")["versions"]] == ["Tess"] * 3
 
 
-def test_another_browser_opens_the_file_and_labels_all_until_it_leaves(
+def test_another_browser_opens_the_file_and_chooses_no_promise_in_silence(
     service: Server, url: str, browser: Browser, tmp_path: Path
 ) -> None:
-    path = tmp_path / "pairs.json"
-    pool = [{**row, "question": f"Else, {row['question']}"} for row in OPEN[:20]]
+    path, other = tmp_path / "pairs.json", tmp_path / "other.json"
+    pool = [{**row, "question": f"Else, {row['question']}"} for row in OPEN]
     better = {f"Else, {question}": response for question, response in BETTER.items()}
-    body = {"comparisons": pool}
-    service.client.post("/calibrations/else/pool", json=body).raise_for_status()
-    path.write_text(json.dumps(pool), encoding="utf-8")
+    first = [{**row, "label": "AB"[i % 2 == 0]} for i, row in enumerate(pool[-2:])]
+    client = service.client
+    calibrate(client, "default", pairs(100, start=7000))
+    client.post("/calibrations/else/pool", json={"comparisons": pool}).raise_for_status()
+    calibrate(client, "else", first)
     with open_page(browser, url) as page:
+        # A set in which pairs wait, rather than the default one.
+        page.goto("/desk#label")
+        expect(page.get_by_role("heading", name="Pairs to label")).to_have_text(
+            "Pairs to label: 58 of else, 2 labeled"
+        )
+        other.write_text(json.dumps(OPEN), encoding="utf-8")
+        open_again(page, other)
+        expect(page.get_by_role("alert")).to_contain_text("None of these 60 pairs is in else.")
+        path.write_text(json.dumps(pool), encoding="utf-8")
+        open_again(page, path)
+        expect(page.get_by_label("File of these pairs")).to_have_count(0)
+        # What the labels of another browser are for is not known here.
+        expect(page.get_by_text("Choose the one that was chosen before")).to_be_visible()
+        expect(page.get_by_role("link", name="Label what it needs")).to_have_count(0)
+        page.get_by_label("Promise").select_option("20%")
+        page.get_by_role("link", name=re.compile("Label what it needs: at least .* more")).click()
+        last = page.get_by_text("That was the last pair")
+        label_pairs(page, better, last, most=5)
+        page.get_by_role("link", name="Home", exact=True).click()
+        expect(page.get_by_role("heading", name="May I use this judge?")).to_be_visible()
         page.goto("/desk#label/else")
-        page.get_by_role("link", name="Label all 20").click()
-        page.get_by_label("File of these pairs").set_input_files(path)
-        page.get_by_role("button", name="Open").click()
-        expect(page.get_by_text("0 of 20 labeled")).to_be_visible()
-        label_pairs(page, better, page.get_by_text("That was the last pair"), most=5)
-        page.get_by_role("link", name="Watch", exact=True).click()
-        expect(page.get_by_role("region", name="State")).to_be_visible()
-        page.goto("/desk#label/else?for=all")
-        expect(page.get_by_text("0 of 15 labeled")).to_be_visible()
-    assert detail(service, "else")["labelled"] == 5
+        expect(page.get_by_label("Promise")).to_have_value("0.2")
+        expect(page.get_by_text("The labels so far are for it: keep it")).to_be_visible()
+        page.get_by_label("Promise").select_option("10%")
+        expect(page.get_by_text("The labels so far are for 20%")).to_be_visible()
+        page.get_by_role("link", name="Label all 53").click()
+        expect(page.get_by_text("7 labeled, 53 more")).to_be_visible()
+    assert detail(service, "else")["labelled"] == 7
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(None, "cannot be reached"), (502, "does not answer (status 502)")]
+)
+def test_a_service_that_is_lost_is_no_last_pair(
+    service: Server, url: str, browser: Browser, tmp_path: Path, status: int | None, said: str
+) -> None:
+    name = f"lost-{status}"
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(OPEN), encoding="utf-8")
+    service.client.post(f"/calibrations/{name}/pool", json={"comparisons": OPEN})
+    with open_page(browser, url, fine=frozenset({502}), refused=True) as page:
+        page.goto(f"/desk#label/{name}?for=all")
+        open_again(page, path)
+        expect(page.get_by_text("0 labeled, 60 more")).to_be_visible()
+        page.route(
+            "**/audits?*",
+            lambda route: route.abort() if status is None else route.fulfill(status=status),
+        )
+        again = page.get_by_role("button", name="Try again")
+        labeled = label_pairs(page, BETTER, again)
+        expect(page.get_by_role("status").filter(has_text=said)).to_contain_text(
+            f"{labeled} labels wait here."
+        )
+        expect(page.get_by_text("That was the last pair")).to_have_count(0)
+        page.unroute_all()
+        again.click()
+        expect(page.get_by_text(f"{labeled} labeled, {60 - labeled} more")).to_be_visible()
 
 
 def test_pairs_without_labels_end_no_verdicts(
     service: Server, url: str, browser: Browser, tmp_path: Path
 ) -> None:
-    body = {"calibration": "good", "examples": pairs(200, start=5000)}
-    service.client.post("/calibrate", json=body).raise_for_status()
+    calibrate(service.client, "good", pairs(200, start=5000))
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in OPEN[:30]), encoding="utf-8")
     with open_page(browser, url) as page:

@@ -125,6 +125,7 @@ def test_columns_with_other_names_are_matched_and_rows_are_counted() -> None:
     # The second row is the first one, in the other order. The last two contradict each other.
     assert labels == {"q1": "A", "q2": "tie", "q3": None}
     assert (known["labelled"], known["repeated"], known["unreadable"]) == (2, 1, 3)
+    assert "maybe is not A, B or tie: rename such labels, or" in known["reason"]
 
 
 @pytest.mark.parametrize(

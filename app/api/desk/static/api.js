@@ -62,7 +62,7 @@ export async function call(method, path, body, options = {}) {
   if (answer.status === 204) return null;
   const content = await answer.json().catch(() => null);
   if (answer.ok && content !== null) return content;
-  const detail = content?.detail ?? `The answer cannot be read (status ${answer.status}).`;
+  const detail = content?.detail ?? `${answer.status < 500 ? "The answer cannot be read" : "The service does not answer"} (status ${answer.status}).`;
   throw new Problem(answer.status, content?.code ?? "unreadable", sentence(detail));
 }
 

@@ -41,13 +41,8 @@ function Theme() {
   const [theme, setTheme] = useState(/** @type {"" | "dark" | "light"} */ (document.documentElement.dataset.theme ?? ""));
   const next = () => {
     const chosen = /** @type {"" | "dark" | "light"} */ (NEXT_THEME[/** @type {"" | "dark" | "light"} */ (theme)]);
-    if (chosen === "") {
-      localStorage.removeItem("scope-desk-theme");
-      delete document.documentElement.dataset.theme;
-    } else {
-      localStorage.setItem("scope-desk-theme", chosen);
-      document.documentElement.dataset.theme = chosen;
-    }
+    localStorage.setItem("scope-desk-theme", chosen);
+    document.documentElement.dataset.theme = chosen;
     setTheme(chosen);
   };
   return html`<button type="button" class="quiet" onClick=${next}>${THEME_WORDS[/** @type {"" | "dark" | "light"} */ (theme)]}</button>`;
@@ -85,10 +80,15 @@ async function componentOf({ view, name }, sets) {
   return view === "label" ? (await import("./label.js")).Label : (await import("./watch.js")).Watch;
 }
 
-/** @param {{ view: string, name: string }} route @param {any[]} sets @returns {string} The set of a view. */
-function nameOf(route, sets) {
-  if (route.name !== "" || route.view === "home") return route.name;
-  return (sets.find((set) => set.name === "default") ?? sets[0])?.name ?? "";
+/** @param {{ view: string, name: string }} route @param {any[]} sets @returns {Promise<string>} The set of a view; to label, one with pairs that wait. */
+async function nameOf(route, sets) {
+  if (route.name !== "" || route.view === "home" || sets.length === 0) return route.name;
+  const named = (/** @type {string} */ name) => sets.find((set) => set.name === name);
+  const usual = named("default") ?? sets[0];
+  if (route.view !== "label" || sets.length === 1) return usual.name;
+  // The view itself says why a key gets no audits.
+  const { audits } = await get("audits?texts=true&limit=1").catch(() => ({ audits: [] }));
+  return (named(audits[0]?.calibration) ?? sets.find((set) => set.unlabelled > 0) ?? usual).name;
 }
 
 /** @returns {Promise<{ info: any, sets: any[], onlyLabels: boolean }>} The service and its sets; none for a key that may only label. */
@@ -122,7 +122,8 @@ function Desk() {
       // A key with the role label alone may label, and see nothing else.
       const route = onlyLabels ? { view: "label", name: asked.view === "label" ? asked.name : "" } : asked;
       const component = onlyLabels ? (await import("./label.js")).Label : await componentOf(route, sets);
-      if (turn === newest.current) setShown({ route, info, sets, onlyLabels, component, name: onlyLabels ? route.name : nameOf(route, sets) });
+      const name = onlyLabels ? route.name : await nameOf(route, sets);
+      if (turn === newest.current) setShown({ route, info, sets, onlyLabels, component, name });
     } catch (problem) {
       if (turn === newest.current) report(problem);
     }

@@ -3,7 +3,7 @@ import { html, useEffect } from "./ui.js";
 import { adviceOf, isToy, judgedSet } from "./advice.js";
 import { plural } from "./format.js";
 import { NewSet } from "./new_set.js";
-import { unsavedGoal, unsavedLabels } from "./pair_store.js";
+import { infoFor, unsavedGoal, unsavedLabels } from "./pair_store.js";
 import { useRefreshed } from "./parts.js";
 
 // Each set is a request.
@@ -12,7 +12,7 @@ const LIGHTS = { red: "Stop", amber: "With care", green: "Go" };
 
 /** @param {{ of: { set: any, monitor: any }, info: any }} props */
 function SetCard({ of: { set, monitor }, info }) {
-  const { light, headline, more, next } = adviceOf(set, monitor, info);
+  const { light, headline, more, next } = adviceOf(set, monitor, infoFor(set.name, info));
   const unsaved = Object.keys(unsavedLabels(set.name)).length;
   return html`<li class=${`card light light-${light}`}>
     <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${LIGHTS[light]}</strong> <a href=${`#sets/${set.name}`}>${set.name}</a>

@@ -1,6 +1,6 @@
 // Label: the queue of one set, blind and side by side, with a key for each answer.
 import { html, useEffect, useState } from "./ui.js";
-import { asksWho, Dialog, Waiting, Who, Words } from "./parts.js";
+import { asksWho, detailOf, Dialog, Waiting, Who, Words } from "./parts.js";
 import { plural } from "./format.js";
 import { Markdown } from "./markdown.js";
 import { savedKey, savedPerson } from "./api.js";
@@ -30,12 +30,16 @@ function Done({ state, name, onFinish, onAgain, onSave }) {
   const { pool } = state;
   const card = (/** @type {any} */ said, /** @type {any} */ button) => html`<section class="card empty"><div><p role="status">${said}</p><p>${button}</p></div></section>`;
   if (state.working) return html`<section class="card empty"><p role="status">Loading…</p></section>`;
+  const again = html`<button type="button" onClick=${onAgain}>${state.problem === null ? "Look again" : "Try again"}</button>`;
+  if (state.problem !== null) {
+    const here = (pool?.done ?? 0) + (state.held !== null && !state.held.pair.isPooled ? 1 : 0);
+    return card(`${detailOf(state.problem)}${here === 0 ? "" : ` ${plural(here, "label")} ${here === 1 ? "waits" : "wait"} here.`}`, again);
+  }
   if (pool !== null && pool.done > 0)
     return card(html`That was the last pair${pool.decided === null ? "" : ` that the promise needs`}. ${pool.words} They become one version when you save them; until then you can take the last one back.`,
       html`<button type="button" class="main" onClick=${onSave}>Save ${plural(pool.done, "label")}</button>`);
   if (state.held !== null)
     return card("That was the last pair for now. Your last answer is not sent yet, so you can still take it back.", html`<button type="button" class="main" onClick=${onFinish}>Send it</button>`);
-  const again = html`<button type="button" onClick=${onAgain}>Look again</button>`;
   if (state.open > 0 && state.open === state.without_texts)
     return card(`${plural(state.open, "pair")} without texts in the service: label ${state.open === 1 ? "it" : "them"} in a file, or ask your operator to keep the texts of the next ones.`, again);
   if (pool !== null && pool.open > 0 && pool.decided === null) return card("The texts of the next pairs are not in this browser.", again);
@@ -91,11 +95,11 @@ export function Label({ name, sets, info, report, onChanged }) {
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   });
-  if (state === null) return html`<${Waiting} failed=${queue.failed} />`;
-  const pool = html`<${PoolCard} set=${set} info=${info} goal=${goal} here=${state.pool?.here ?? null} onFile=${queue.again} />`;
+  if (state === null) return html`<${Waiting} />`;
+  const pool = html`<${PoolCard} set=${set} info=${info} goal=${goal} here=${state.here} onFile=${queue.again} />`;
   // Nothing else waits, so the person chooses how to label the set's own pairs.
   const chooses = pair === null && goal === "" && state.open === 0 && state.held === null && set?.unlabelled > 0;
-  const lacksTexts = goal !== "" && state.pool !== null && state.pool.here < state.pool.open;
+  const lacksTexts = goal !== "" && state.pool !== null && state.here < state.pool.open;
   return html`<div class="label">
     <div class="row spread above"><div class="row"><h1>Which response is better? ${sets.length <= 1 && html`<small>${name}</small>`}</h1>${sets.length > 1 &&
       html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#label/${e.target.value}`)}>
@@ -116,8 +120,9 @@ export function Label({ name, sets, info, report, onChanged }) {
     </div>`}
     ${savedKey() === null && savedPerson() ? html`<p class="hint">Your labels have the name ${savedPerson()}. <button type="button" class="link" onClick=${() => setAsks("name")}>Change it</button></p>`
       : savedKey() !== null && html`<p class="hint">Your labels have the name of your key, ${info.caller}.</p>`}
-    ${pair !== null && !pair.isPooled && html`<p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays
-      without one holds the later ones up.</p>`}
+    ${pair !== null && html`<p class="hint">A skipped pair comes back. ${canClose
+      ? "Labels count in the order in which pairs were drawn, so a pair that stays without one holds the later ones up."
+      : "No pair of the set itself can be closed, because the promise needs a label of each."}</p>`}
     ${asks === "reason" && html`<${Reason} onClose=${() => setAsks(null)} onReason=${(/** @type {string} */ reason) => {
       setAsks(null);
       answer("none", reason);

@@ -79,7 +79,7 @@ export function PairFileField({ onRead, label }) {
     setFile(event.target.files[0] ?? null);
   };
   return html`<label>${label}
-      <input type="file" accept=".jsonl,.ndjson,.json,.csv,.tsv,.txt" onChange=${choose} /></label>
+      <input type="file" accept=".jsonl,.ndjson,.json,.csv,.tsv,.txt,.xlsx" onChange=${choose} /></label>
     ${file === null && html`<p class="hint">CSV, TSV, JSON Lines or JSON with a question and two responses a row, with or without a label (A, B or tie).</p>`}
     ${columns !== null && html`<${Columns} names=${read?.names ?? []} columns=${columns} onChange=${match} />
       ${!isWhole && html`<p class="hint">The question and the two responses are three different columns.</p>`}`}

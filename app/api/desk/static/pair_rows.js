@@ -157,7 +157,7 @@ export function pairOf(row, columns = null) {
 function labelOf(value) {
   if (value === undefined || value === null || String(value).trim() === "") return null;
   const label = LABELS.get(String(value).trim().toLowerCase());
-  if (label === undefined) throw new FileProblem(`the label ${String(value).slice(0, 20)} is not A, B or tie`);
+  if (label === undefined) throw new FileProblem(`the label ${String(value).slice(0, 20)} is not A, B or tie: rename such labels, or add the file in a terminal, with \`scope-judge calibrate FILE --name SET --map "label=COLUMN,A=WORD,B=WORD"\``);
   return label;
 }
 

@@ -50,15 +50,21 @@ export async function forgetPairs(name) {
 /** @param {string} name @returns {Record<string, Label>} Digest -> label that the service does not have yet. */
 export const unsavedLabels = (name) => JSON.parse(localStorage.getItem(`scope-desk-labels ${keyOf(name)}`) ?? "{}");
 
-/** @param {string} name @returns {string} The goal of the labels that the service does not have yet; "" without such labels. */
-export const unsavedGoal = (name) => (Object.keys(unsavedLabels(name)).length > 0 ? localStorage.getItem(`scope-desk-goal ${keyOf(name)}`) ?? "all" : "");
+/** @param {string} name @returns {string} What this browser's first label of the set was for; "" before it. */
+export const keptGoal = (name) => localStorage.getItem(`scope-desk-goal ${keyOf(name)}`) ?? "";
 
-/** @param {string} name @param {Record<string, Label>} labels @param {string} [goal] */
-export function keepLabels(name, labels, goal = "all") {
-  const kept = { labels: JSON.stringify(labels), goal };
-  for (const [what, value] of Object.entries(kept)) {
-    const key = `scope-desk-${what} ${keyOf(name)}`;
-    if (Object.keys(labels).length === 0) localStorage.removeItem(key);
-    else localStorage.setItem(key, value);
-  }
+/** What the service says of itself, with the promise that this browser labels a set for as the usual one. @param {string} name @param {any} info */
+export const infoFor = (name, info) => (["", "all"].includes(keptGoal(name)) ? info : { ...info, default_alpha: Number(keptGoal(name)), default_guarantee: "pac" });
+
+/** @param {string} name @param {string} goal */
+export const keepGoal = (name, goal) => localStorage.setItem(`scope-desk-goal ${keyOf(name)}`, goal);
+
+/** @param {string} name @returns {string} The goal of the labels that the service does not have yet; "" without such labels. */
+export const unsavedGoal = (name) => (Object.keys(unsavedLabels(name)).length > 0 ? keptGoal(name) || "all" : "");
+
+/** @param {string} name @param {Record<string, Label>} labels */
+export function keepLabels(name, labels) {
+  const key = `scope-desk-labels ${keyOf(name)}`;
+  if (Object.keys(labels).length === 0) localStorage.removeItem(key);
+  else localStorage.setItem(key, JSON.stringify(labels));
 }

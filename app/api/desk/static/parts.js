@@ -67,8 +67,8 @@ export function useRefreshed(load, inputs, report) {
   return loaded;
 }
 
-/** A line in place of a view whose data is not there yet. @param {{ failed: boolean }} props */
-export const Waiting = ({ failed }) =>
+/** A line in place of a view whose data is not there yet. @param {{ failed?: boolean }} props */
+export const Waiting = ({ failed = false }) =>
   html`<p class="waiting" role="status">${failed ? "This could not be loaded." : "Loading…"}</p>`;
 
 /** A place for the error of one control. @param {{ of: unknown }} props */

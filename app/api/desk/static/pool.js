@@ -1,9 +1,9 @@
 // Pairs of a set that wait for a label: their texts are in this browser, and a session of labels becomes one version.
 import { html, useEffect, useState } from "./ui.js";
-import { call, get, ofSet } from "./api.js";
+import { call, get, ofSet, Problem } from "./api.js";
 import { count, percent, plain, plural } from "./format.js";
 import { PairFileField } from "./new_set.js";
-import { KEPT, keepLabels, keepPairs, keptPairs, forgetPairs, unsavedGoal, unsavedLabels } from "./pair_store.js";
+import { KEPT, keepGoal, keepLabels, keepPairs, keptGoal, keptPairs, forgetPairs, unsavedGoal, unsavedLabels } from "./pair_store.js";
 import { Action } from "./parts.js";
 import { scored } from "./scoring.js";
 
@@ -19,6 +19,16 @@ const LEAVING = 200;
 /** @param {string} name The set. @returns {string} What the labels are for: "all", an alpha, or "" for nothing. */
 export const goalOf = (name) =>
   new URLSearchParams(location.hash.split("?")[1]).get("for") ?? unsavedGoal(name);
+
+/** @param {string} name @returns {Promise<{ digest: string, label: string | null }[]>} All pairs of a set. */
+async function examplesOf(name) {
+  const all = [];
+  for (let after = ""; ; after = all.at(-1).digest) {
+    const { examples } = await get(ofSet(name, `/examples?limit=${PAGE}${after === "" ? "" : `&after=${after}`}`));
+    all.push(...examples);
+    if (examples.length < PAGE) return all;
+  }
+}
 
 /** How sure the judge is. @param {any} score */
 const sureness = ({ gap_fwd, gap_rev }) => {
@@ -37,31 +47,30 @@ export class Pool {
     this.pairs = [];
     /** Labels that the service does not have yet. @type {Record<string, import("./pair_rows.js").Label>} */
     this.labels = {};
-    /** Number of pairs without a label in the service. */
+    /** Number of pairs without a label in the service, and with one. */
     this.open = 0;
+    this.labelled = 0;
+    /** Number of pairs with their texts here. */
+    this.here = 0;
     /** Number of pairs to label now, with those that have their label here. */
     this.wanted = 0;
     /** The threshold that the labels were for, once it is known. @type {any} */
     this.decided = null;
   }
 
-  get isOn() {
-    return this.goal !== "" && this.name !== "";
-  }
-
   /** Looks which pairs have no label, and which of them have their texts here. */
   async look() {
-    if (!this.isOn) return;
-    const open = new Set();
-    for (let after = ""; ; ) {
-      const { examples } = await get(ofSet(this.name, `/examples?limit=${PAGE}${after === "" ? "" : `&after=${after}`}`));
-      for (const { digest, label } of examples) if (label === null) open.add(digest);
-      if (examples.length < PAGE) break;
-      after = examples.at(-1).digest;
-    }
+    const texts = await keptPairs(this.name);
+    this.here = texts.length;
+    if (this.goal === "") return;
+    const all = await examplesOf(this.name);
+    const open = new Set(all.filter(({ label }) => label === null).map(({ digest }) => digest));
     this.open = open.size;
+    this.labelled = all.length - open.size;
+    this.wanted = 0;
     if (open.size === 0) await forgetPairs(this.name);
-    const kept = (await keptPairs(this.name)).filter(({ digest }) => open.has(digest));
+    const kept = texts.filter(({ digest }) => open.has(digest));
+    this.here = kept.length;
     this.pairs = kept.sort((one, other) => (this.goal === "all" ? one.digest.localeCompare(other.digest) : sureness(other.score) - sureness(one.score)));
     const known = new Set(kept.map(({ digest }) => digest));
     this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name)).filter(([digest]) => known.has(digest)));
@@ -91,11 +100,11 @@ export class Pool {
   /** @returns {any} What the page shows of it. */
   get state() {
     const done = Object.keys(this.labels).length;
-    const goal = this.goal === "all" ? this.open : this.wanted;
+    const more = (this.goal === "all" ? this.open : this.wanted) - done;
     const words = this.decided !== null
       ? `The promise of ${plain(Number(this.goal))} for this set is decided${this.decided.coverage === undefined ? "" : `: ${this.decided.feasible ? `${percent(this.decided.coverage)} of pairs get a verdict` : "no pair gets a verdict"}`}.`
-      : `${count(done)} of ${this.goal === "all" ? "" : "at least "}${count(goal)} labeled.`;
-    return { done, goal, open: this.open, here: this.pairs.length, decided: this.decided, words };
+      : `${count(this.labelled + done)} labeled${more === 0 ? "" : `, ${this.goal === "all" ? "" : "at least "}${count(more)} more`}.`;
+    return { done, open: this.open, decided: this.decided, words };
   }
 
   /** The first pairs to label, on sides that look random. @param {number} most @param {string[]} without @returns {Pair[]} */
@@ -111,9 +120,10 @@ export class Pool {
 
   /** @param {Pair} pair @param {string | null} choice Null takes the label back. */
   put(pair, choice) {
+    if (keptGoal(this.name) === "" || this.labelled + Object.keys(this.labels).length === 0) keepGoal(this.name, this.goal);
     if (choice === null) delete this.labels[pair.id];
     else this.labels[pair.id] = choice === "tie" ? "tie" : (choice === "left") === pair.isSwapped ? "B" : "A";
-    keepLabels(this.name, this.labels, this.goal);
+    keepLabels(this.name, this.labels);
   }
 
   /** The labels as POST /calibrations/{name}/examples takes them. @param {number} [most] */
@@ -136,30 +146,43 @@ export class Pool {
   }
 }
 
+/** What to say of a promise beside what the labels of the set are for. @param {any} set @param {string} alpha @returns {string} */
+function keepingOf(set, alpha) {
+  const first = keptGoal(set.name);
+  if (set.labelled === 0 && unsavedGoal(set.name) === "") return "Choose it before the first label, and keep it.";
+  if (first === "" || first === "all") return "Choose the one that was chosen before the first label: one that is chosen by what labels show does not hold.";
+  return first === alpha ? "The labels so far are for it: keep it."
+    : `The labels so far are for ${plain(Number(first))}: one that is chosen by what labels show does not hold. Keep ${plain(Number(first))}, or make a new set.`;
+}
+
 /**
  * The ways to label the pairs of a set, each with its number.
- * @param {{ set: any, info: any, goal: string, here: number | null, onFile: () => void }} props `here` is the number of pairs with their texts.
+ * @param {{ set: any, info: any, goal: string, here: number, onFile: () => void }} props `here` is the number of pairs with their texts.
  */
 export function PoolCard({ set, info, goal, here, onFile }) {
-  const [alpha, setAlpha] = useState(goal === "" || goal === "all" ? "0.1" : goal);
-  const [needed, setNeeded] = useState(/** @type {number | null} */ (null));
+  const isAlpha = (/** @type {string} */ each) => each !== "" && each !== "all";
+  // The service does not know what the labels of another browser are for.
+  const [alpha, setAlpha] = useState([goal, keptGoal(set.name)].find(isAlpha) ?? (set.labelled > 0 ? "" : "0.1"));
+  const [next, setNext] = useState(/** @type {any} */ (null));
   useEffect(() => {
+    if (alpha === "") return;
     let current = true;
-    get(ofSet(set.name, `/next?alpha=${alpha}&delta=${DELTA}&limit=1`)).then((answer) => current && setNeeded(answer.needed), () => undefined);
+    get(ofSet(set.name, `/next?alpha=${alpha}&delta=${DELTA}&limit=1`)).then((answer) => current && setNext(answer), () => undefined);
     return () => void (current = false);
   }, [alpha, set.version]);
+  const lacks = here < set.unlabelled;
   return html`<section class="card" aria-labelledby="pool-title">
-    <h2 id="pool-title">Pairs to label: ${count(set.unlabelled)} of ${set.name}</h2>
-    ${goal !== "" && here !== null && here < set.unlabelled
+    <h2 id="pool-title">Pairs to label: ${count(set.unlabelled)} of ${set.name}${set.labelled > 0 && `, ${count(set.labelled)} labeled`}</h2>
+    ${lacks
       ? html`<${Texts} set=${set} info=${info} here=${here} onFile=${onFile} />`
       : html`<p class="hint">${KEPT}</p>`}
     <div class="ways">
       <div><p>A promise that holds for this set, of at most
-          ${" "}<select aria-label="Promise" value=${alpha} onChange=${(/** @type {any} */ e) => setAlpha(e.target.value)}>${ALPHAS.map((each) => html`<option value=${String(each)}>${plain(each)}</option>`)}</select> wrong.
-          Choose it before the first label, and keep it.</p>
-        ${needed === 0
-          ? html`<p><strong>It has all labels that it needs</strong>: judge with alpha ${alpha} and the guarantee pac.</p>`
-          : html`<a class=${`button ${goal === "" ? "main" : ""}`} href=${`#label/${set.name}?for=${alpha}`} aria-current=${goal === alpha ? "true" : undefined}>Label what it needs: ${count(needed)} or more</a>`}</div>
+          ${" "}<select aria-label="Promise" value=${alpha} onChange=${(/** @type {any} */ e) => setAlpha(e.target.value)}>${alpha === "" && html`<option value="">choose</option>`}${ALPHAS.map((each) => html`<option value=${String(each)}>${plain(each)}</option>`)}</select> wrong.
+          ${" "}${keepingOf(set, alpha)}</p>
+        ${alpha === "" ? null : next?.needed === 0
+          ? next.feasible === false ? html`<p><strong>No pair gets a verdict at it</strong>, and no more labels of these pairs change that.</p>` : html`<p><strong>It has all labels that it needs</strong>: judge with alpha ${alpha}, delta ${DELTA} and the guarantee pac.</p>`
+          : html`<a class=${`button ${goal === "" && !lacks ? "main" : ""}`} href=${`#label/${set.name}?for=${alpha}`} aria-current=${goal === alpha ? "true" : undefined}>Label what it needs: at least ${count(next?.needed)}${set.labelled > 0 && " more"}</a>`}</div>
       <div><p>Every promise, also those on average, and the curve of the set.</p>
         <a class="button" href=${`#label/${set.name}?for=all`} aria-current=${goal === "all" ? "true" : undefined}>Label all ${count(set.unlabelled)}</a></div>
     </div>
@@ -172,10 +195,13 @@ function Texts({ set, info, here, onFile }) {
   const [judged, setJudged] = useState(0);
   const open = async () => {
     const { kept } = await scored(set.name, read.pairs.map((/** @type {any} */ pair) => ({ ...pair, label: null })), info.limits, setJudged);
-    await keepPairs(set.name, kept);
+    const ours = new Set((await examplesOf(set.name)).map(({ digest }) => digest));
+    const found = kept.filter(({ digest }) => ours.has(digest));
+    if (found.length === 0) throw new Problem(0, "other_file", `None of these ${plural(read.pairs.length, "pair")} is in ${set.name}. Open the file that the set was made from.`);
+    await keepPairs(set.name, found);
     onFile();
   };
   return html`<div class="upload note"><p>${plural(set.unlabelled - here, "text")} of them ${set.unlabelled - here === 1 ? "is" : "are"} not in this browser. Open the file that has them; the judge reads its pairs again to find them.</p>
     <${PairFileField} label="File of these pairs" onRead=${setRead} />
-    <div class="row"><${Action} kind="main" run=${open} disabled=${read === null} inputs=${[read]} waits=${`${plural(judged, "pair")} found…`}>Open<//></div></div>`;
+    <div class="row"><${Action} kind="main" run=${open} disabled=${read === null} inputs=${[read]} waits=${`${plural(judged, "pair")} read…`}>Open<//></div></div>`;
 }

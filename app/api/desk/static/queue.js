@@ -50,15 +50,18 @@ class Queue {
     this.tasks = Promise.resolve();
     this.working = 0;
     this.closed = false;
+    /** Why the last request failed; null if it did not. @type {unknown} */
+    this.problem = null;
     /** @type {{ open: number, without_texts: number } | null} */
     this.told = null;
   }
 
   tell() {
-    if (this.closed || this.told === null) return;
-    const pool = this.pool.isOn ? this.pool.state : null;
-    const waiting = `${this.told.open === 0 ? "No pair waits" : `${plural(this.told.open, "pair")} ${this.told.open === 1 ? "waits" : "wait"}`}.`;
-    this.show({ ...this.told, words: pool !== null && this.told.open === 0 ? pool.words : waiting, pool, pair: this.pairs[0] ?? null, held: this.held, working: this.working > 0 });
+    if (this.closed || (this.told === null && this.problem === null)) return;
+    const told = this.told ?? { open: 0, without_texts: 0 };
+    const pool = this.pool.goal === "" ? null : this.pool.state;
+    const waiting = `${told.open === 0 ? "No pair waits" : `${plural(told.open, "pair")} ${told.open === 1 ? "waits" : "wait"}`}.`;
+    this.show({ ...told, words: pool !== null && told.open === 0 ? pool.words : waiting, pool, pair: this.pairs[0] ?? null, held: this.held, working: this.working > 0, here: this.pool.here, problem: this.problem });
   }
 
   /** Fetches pairs ahead, so that the next one is there at once. */
@@ -182,7 +185,9 @@ class Queue {
   /** @param {() => Promise<void>} task */
   work(task) {
     this.working += 1;
-    this.tasks = this.tasks.then(task).catch(this.report).then(() => {
+    this.tasks = this.tasks.then(task).then(() => null, (problem) => problem).then((problem) => {
+      this.problem = problem;
+      if (problem !== null) this.report(problem);
       this.working -= 1;
       this.tell();
     });
@@ -219,20 +224,13 @@ const responseOf = (response) =>
  */
 export function useQueue(name, goal, info, report, onSaved) {
   const [state, setState] = useState(/** @type {any} */ (null));
-  const [failed, setFailed] = useState(false);
   const queue = useRef(/** @type {Queue | null} */ (null));
   useEffect(() => {
     const now = new Queue(name, new Pool(name, goal, info), report, onSaved, setState);
     queue.current = now;
     // Nobody answers a pair of the queue before.
     setState(null);
-    setFailed(false);
-    now.work(() =>
-      now.look().catch((error) => {
-        setFailed(true);
-        throw error;
-      }),
-    );
+    now.work(() => now.look());
     const leave = () => now.leave(true);
     // A page that comes back from the browser's cache has sent what it held.
     const back = (/** @type {PageTransitionEvent} */ event) => event.persisted && now.work(() => now.fill());
@@ -247,7 +245,6 @@ export function useQueue(name, goal, info, report, onSaved) {
   }, [name, goal]);
   return {
     state,
-    failed,
     answer: (/** @type {Choice} */ choice, /** @type {string | undefined} */ reason = undefined) => queue.current?.answer(choice, reason),
     undo: () => queue.current?.undo(),
     skip: () => queue.current?.skip(),

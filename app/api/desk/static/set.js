@@ -6,7 +6,7 @@ import { adviceOf, isToy } from "./advice.js";
 import { ACTIONS, between, count, moment, percent, plural, promise } from "./format.js";
 import { ChangeDialog } from "./change.js";
 import { MorePairs } from "./new_set.js";
-import { forgetPairs } from "./pair_store.js";
+import { forgetPairs, infoFor, keepGoal } from "./pair_store.js";
 import { Curve } from "./plot.js";
 import { Absorption } from "./recalibrate.js";
 import { Meanings } from "./words.js";
@@ -107,6 +107,7 @@ function Deletion({ name, onDeleted }) {
   const change = async () => {
     await call("DELETE", ofSet(name));
     await forgetPairs(name);
+    keepGoal(name, "");
     setPreview(null);
     onDeleted();
   };
@@ -133,7 +134,7 @@ export function OneSet({ name, info, report, onChanged }) {
     reload();
     onChanged();
   };
-  const { light, headline, more, next } = adviceOf(set, monitor, info);
+  const { light, headline, more, next } = adviceOf(set, monitor, infoFor(set.name, info));
   return html`<section class=${`card light light-${light}`} aria-labelledby="set-title">
       <div class="row spread">
         <h1 id="set-title">${set.name} <small>version ${set.version}, ${plural(set.n, "pair")}</small> ${isToy(set, info) && html`<span class="tag">toy</span>`}</h1>

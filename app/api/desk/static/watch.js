@@ -2,6 +2,7 @@
 import { html } from "./ui.js";
 import { get, ofSet } from "./api.js";
 import { adviceOf, isReady } from "./advice.js";
+import { infoFor } from "./pair_store.js";
 import { Promised, useRefreshed, Waiting, Words } from "./parts.js";
 import { ACTIONS, age, between, clock, count, day, evidence, moment, plain, plural, promise } from "./format.js";
 import { Absorption } from "./recalibrate.js";
@@ -133,7 +134,7 @@ function WayBack({ monitor, name, onChanged }) {
 
 /** The answer, and the next step. @param {any} props */
 function Light({ set, monitor, info, at, waiting, older, onChanged }) {
-  const { light, headline, more, next } = adviceOf(set, monitor, info);
+  const { light, headline, more, next } = adviceOf(set, monitor, infoFor(set.name, info));
   const recovers = monitor.recovery !== null && monitor.recovery.audits !== null;
   return html`<section class=${`card light light-${light}`} aria-label="State" aria-live="polite">
     <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${monitor.alarm ? "Alarm" : LIGHTS[light]}</strong>
