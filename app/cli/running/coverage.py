@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.console import say
 from app.cli.running.rows import Item, Results, comparison_key, is_judged
-from app.core.comparison import Label
+from app.core.comparison import Comparison, Label
 from app.core.errors import InvalidComparisonError
+from app.core.fingerprint import example_digest
+from app.files.labeled import known_comparison
 
 # The help of a command needs its options only: functions import the client and numpy.
 if TYPE_CHECKING:
@@ -29,12 +31,14 @@ class JudgedPair:
         result: The judgment.
         label: The side that a person prefers, as the judge saw the pair; None if it is not known.
         probability: Probability with which the pair was drawn for its label.
+        comparison: The pair itself; None if the set is not searched for it.
     """
 
     question: str
     result: Mapping[str, Any]
     label: Label | None = None
     probability: float = 1.0
+    comparison: Comparison | None = None
 
     @property
     def values(self) -> tuple[float, float, float]:
@@ -52,6 +56,7 @@ def judged_pairs(items: Iterable[Item], results: Results) -> list[JudgedPair]:
             question=comparison_key(item.fields["question"]),
             result=results[key],
             label=_label_of(item),
+            comparison=known_comparison(item.row, item.shape),
         )
         for key, item in distinct.items()
         if isinstance(item.fields, dict) and is_judged(results[key])
@@ -107,7 +112,7 @@ def print_contradictions(pairs: Sequence[JudgedPair]) -> None:
 
 
 def print_unlike(client: "ScopeClient | None", pairs: Iterable[JudgedPair]) -> None:
-    """Warns of each set whose pairs the judged ones do not look like.
+    """Warns of each set whose pairs the judged ones do not look like, or whose own pairs they are.
 
     A set that cannot be read is reported, and does not fail a run that is done. Without a service,
     nothing is known of the scores of a set.
@@ -126,6 +131,14 @@ def print_unlike(client: "ScopeClient | None", pairs: Iterable[JudgedPair]) -> N
         except ScopeError as exc:
             say(f"These pairs were not compared with those of {name!r}: {exc}")
             continue
+        known = {one.digest for one in page.examples}
+        labeled = [pair.comparison for pair in judged if pair.label and pair.comparison]
+        if own := sum(example_digest(page.fingerprint, each) in known for each in labeled):
+            say(
+                ("note:", "yellow"),
+                f" {own} of the {len(labeled)} labeled pairs are in {name!r} itself: their labels "
+                "do not check it. Use labeled pairs that it does not have.",
+            )
         if how := _difference(page, judged, tests=len(by_set)):
             say(
                 ("warning:", "yellow"),

@@ -100,6 +100,8 @@ def test_labeled_rows_tell_the_share_of_wrong_verdicts_and_ties(
         "label A or B at alpha 0.1." in said
     )
     assert "40 labels are ties, 40 of them on accepted verdicts" in said
+    # The set has every other one of these pairs, and the labels of its own pairs are no check.
+    assert "50 of the 100 labeled pairs are in 'default' itself" in said
 
 
 def test_a_set_that_cannot_be_read_does_not_fail_the_run(
