@@ -32,14 +32,12 @@ ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _PARQUET = b"PAR1"
 _ZIP = b"PK\x03\x04"
-_WEB_PAGE = "a web page, whatever its name is: open it in a spreadsheet, and save it as .xlsx"
 # Beginning of a file that is no table -> what it is, and what to do.
 _NO_TABLES = {
     b"%PDF": "a PDF: save its table as CSV or as an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an Excel workbook in the old format, or one with a password: save it as "
     ".xlsx without a password, or as CSV",
-    b"<htm": _WEB_PAGE,
-    b"<!DO": _WEB_PAGE,
+    b"<": "a web page or XML, whatever its name is: open it in a spreadsheet, and save it as .xlsx",
 }
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -48,7 +46,10 @@ _BYTE_ORDER_MARKS = (
 )
 # In the order in which they win where a header has as many of each.
 _DELIMITERS = ("\t", ",", ";")
-WRONG_HEADER = "delete the rows above your header, or name each column"
+WRONG_HEADER = (
+    "delete the rows above your header (in a workbook, its sheet must be the first), or name each "
+    "column"
+)
 # The beginning of a list of messages, or of one, as JSON or as Python prints it.
 _MESSAGES = re.compile(r"""\[?\s*\{\s*["'](role|content|from|value|messages)["']\s*:""")
 # Few, because a row may have long lists of texts, which are measured in memory.
@@ -140,8 +141,9 @@ def read_rows(path: Path, encoding: str | None = None) -> Iterator[FileRow]:
         with ExitStack() as stack:
             file = _decompressed(path, name, stack)
             beginning = file.peek(4)[:4]
-            if beginning in _NO_TABLES:
-                raise InvalidRequestError(f"{name} is {_NO_TABLES[beginning]}")
+            for mark, what in _NO_TABLES.items():
+                if beginning.startswith(mark):
+                    raise InvalidRequestError(f"{name} is {what}")
             if beginning == _PARQUET:
                 yield from _parquet_rows(file, name)
             elif beginning == _ZIP:
