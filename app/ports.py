@@ -353,8 +353,6 @@ class RewardModel(Protocol):
         """
 
 
-# The largest integer that JSON, JavaScript and Lua represent exactly; no set reaches this number.
-LARGEST_NUMBER = 2**53 - 1
 # The longest prompt in tokens of a judge that nobody limits. A judge that thinks has a little less.
 ANY_LENGTH = 2**31
 # Versions of a set that a store keeps; earlier ones are in its trail alone.
@@ -368,7 +366,7 @@ class Head(NamedTuple):
         write_id: Unique id of the write that made the version; empty for a deletion. The number
             alone is not unique: it comes again if a store is restored from a backup and written to
             afterwards.
-        number: Number of the change, from 1 to `LARGEST_NUMBER`; it grows with each change.
+        number: Number of the change, from 1; it grows with each change.
     """
 
     write_id: str

@@ -1,6 +1,7 @@
 """The release of scope-judge that runs, with the commit where it is known."""
 
 import json
+import subprocess
 from pathlib import Path
 
 from app import __version__
@@ -16,25 +17,18 @@ def commit_of(package: Path = _PACKAGE) -> str | None:
     the package, or from the note that pip makes of `pip install git+ADDRESS`.
     """
     if (package / "COMMIT").is_file():
-        return _text(package / "COMMIT") or None
-    git = package.parent / ".git"
-    return _commit_of_clone(git) if git.exists() else _commit_of_installation()
+        return (package / "COMMIT").read_text(encoding="utf-8").strip() or None
+    if (package.parent / ".git").exists():
+        return _commit_of_clone(package.parent)
+    return _commit_of_installation()
 
 
-def _commit_of_clone(git: Path) -> str | None:
-    """The checked-out commit of a clone; `git` is a file in a second worktree of a clone."""
-    if git.is_file():
-        git = git.parent / _text(git).removeprefix("gitdir: ")
-    head = _text(git / "HEAD")
-    if not head.startswith("ref: "):
-        return head or None
-    ref = head.removeprefix("ref: ")
-    shared = git / _text(git / "commondir")
-    for folder in (git, shared):
-        if commit := _text(folder / ref):
-            return commit
-    packed = (line.split(" ") for line in _text(shared / "packed-refs").splitlines())
-    return next((words[0] for words in packed if words[1:] == [ref]), None)
+def _commit_of_clone(folder: Path) -> str | None:
+    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _commit_of_installation() -> str | None:
@@ -47,14 +41,6 @@ def _commit_of_installation() -> str | None:
         return None
     commit = note.get("vcs_info", {}).get("commit_id")
     return commit if isinstance(commit, str) else None
-
-
-def _text(file: Path) -> str:
-    """The text of a file; empty if it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        return ""
 
 
 COMMIT = commit_of()

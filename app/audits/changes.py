@@ -60,28 +60,18 @@ class Absorbed:
         labelled: Those with a label.
         unlabelled: Number of those that were left out because they were closed or have expired.
         waiting: Number of later draws with a label, which wait for an open one.
-        other_judge: Number of draws that were left out because another judge made them.
         replaces: Whether they replace all examples.
     """
 
     labelled: list[Audit]
     unlabelled: int
     waiting: int
-    other_judge: int
     replaces: bool
 
     @property
     def criteria(self) -> frozenset[Criterion]:
         """The criteria under which the labeled ones were drawn first."""
         return frozenset(audit.uses[0].criterion for audit in self.labelled)
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """Probabilities with which the labeled ones were drawn, sorted.
-
-        More than one means that a part of the time counts more than another.
-        """
-        return tuple(sorted({audit.rate for audit in self.labelled}))
 
 
 class Changes:
@@ -282,7 +272,7 @@ class Changes:
             raise StoreUnavailableError(
                 f"the alarm of the calibration {name!r} is not in the store yet; try again"
             )
-        now, audits = self._auditor.now(), book.since(book.start)
+        now = self._auditor.now()
         own = book.since(book.start, fingerprint=self._auditor.fingerprint)
         if alarm is None:
             first_open = next(
@@ -302,7 +292,6 @@ class Changes:
             labelled=labelled,
             unlabelled=len(taken) - len(labelled),
             waiting=sum(audit.status(now) == "labelled" for audit in later),
-            other_judge=len(audits) - len(own),
             replaces=alarm is not None,
         )
 

@@ -125,6 +125,7 @@ def _monitored(
             **asdict(figures) | {"alarm": alarm},
             **NO_ALARM if standing is None else standing.times,
             labelled=len(labels),
+            closed=sum(draw.state == "none" for draw in sided),
             ties=int(ties.sum()),
             tie_interval=share_interval(ties, tie_bets),
             repeated=sum(draw.bet == LEFT_OUT for draw in draws.accepted),
@@ -213,8 +214,7 @@ def _evidence(
         # That of a draw without a label means nothing.
         preference_from_gaps(gap_fwd, gap_rev).wrong(prefers_a),
         questions=bets,
-        closed=np.array([draw.state == "none" for draw in draws], dtype=bool),
-        expired=np.array([draw.state == "expired" for draw in draws], dtype=bool),
+        unlabeled=np.array([draw.state in ("none", "expired") for draw in draws], dtype=bool),
         alpha=alpha,
         false_alarms=false_alarms,
     )

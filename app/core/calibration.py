@@ -55,8 +55,6 @@ class Calibration:
             is not stored yet.
         release: Release of scope-judge that made this version; None if the version is not stored
             yet.
-        runtimes: Runtimes (`JudgeIdentity.runtime`) that computed scores of the set, as far as they
-            are known, sorted. Their scores differ by rounding.
         cascade: The plan of a cascade's set; None for a judge alone. The scores of its examples are
             the large judge's, with the small judge's in them, and so is every figure of the judge.
 
@@ -84,7 +82,6 @@ class Calibration:
     min_label_mass: float = 0.0
     changed_at: float | None = None
     release: str | None = None
-    runtimes: tuple[str, ...] = ()
     cascade: CascadePlan | None = None
 
     @property

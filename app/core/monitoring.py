@@ -70,7 +70,6 @@ class MonitorFigures:
 
     audited: int
     errors: int
-    closed: int
     questions: int
     error_interval: tuple[float, float]
     evidence: float
@@ -80,8 +79,6 @@ class MonitorFigures:
     certificate: float
     certified: bool
     certified_at: int | None
-    certificate_without_expired: float
-    certified_without_expired: bool
 
 
 def bets_of(questions: NDArray[np.uint8], at: FloatArray) -> NDArray[np.int64]:
@@ -130,8 +127,7 @@ def monitor(
     *,
     alpha: float,
     questions: ArrayLike | None = None,
-    closed: ArrayLike | None = None,
-    expired: ArrayLike | None = None,
+    unlabeled: ArrayLike | None = None,
     false_alarms: float = MONITOR_DELTA,
 ) -> MonitorFigures:
     """Tests at all times whether the error of accepted verdicts is still at most alpha.
@@ -151,9 +147,8 @@ def monitor(
         alpha: In (0, 1).
         questions: Shape (n,). Number of each draw's bet; the bets are in the order of their
             numbers. None if each draw has its own question.
-        closed: Shape (n,). True for a draw that was closed without a label, whose entry of `errors`
-            is ignored; None without such draws.
-        expired: Shape (n,). The same for draws that got no label in time.
+        unlabeled: Shape (n,). True for a draw that was closed or has expired, whose entry of
+            `errors` is ignored; None without such draws.
         false_alarms: In (0, 1).
 
     Raises:
@@ -162,19 +157,13 @@ def monitor(
     if not (0.0 < alpha < 1.0 and 0.0 < false_alarms < 1.0):
         raise ValueError(f"alpha and false_alarms must be in (0, 1): {alpha}, {false_alarms}")
     wrong = np.asarray(errors, dtype=bool)
-    is_closed, is_expired = (
-        np.zeros_like(wrong) if flags is None else np.asarray(flags, dtype=bool)
-        for flags in (closed, expired)
-    )
+    missing = np.zeros_like(wrong) if unlabeled is None else np.asarray(unlabeled, dtype=bool)
     numbers = np.arange(wrong.size) if questions is None else np.asarray(questions)
-    if wrong.ndim != 1 or not wrong.shape == is_closed.shape == is_expired.shape == numbers.shape:
-        raise ValueError(f"errors {wrong.shape}, questions, closed and expired need one shape (n,)")
-    missing, in_time = is_closed | is_expired, ~is_expired
+    if wrong.ndim != 1 or not wrong.shape == missing.shape == numbers.shape:
+        raise ValueError(f"errors {wrong.shape}, questions and unlabeled need one shape (n,)")
     fewest, most = _means(wrong & ~missing, numbers), _means(wrong | missing, numbers)
-    in_time_most = _means((wrong | is_closed)[in_time], numbers[in_time])
     count = len(fewest)
-    evidence = _log_evidence(fewest, alpha)
-    certificate, weaker = _log_certificate(most, alpha), _log_certificate(in_time_most, alpha)
+    evidence, certificate = _log_evidence(fewest, alpha), _log_certificate(most, alpha)
     alarm_at = first_at(evidence, 1 / false_alarms)
     certified_at = first_at(certificate, 1 / MONITOR_DELTA) if alarm_at is None else None
     low, _ = error_interval(float(fewest.sum()), count)
@@ -182,7 +171,6 @@ def monitor(
     return MonitorFigures(
         audited=len(wrong) - int(missing.sum()),
         errors=int((wrong & ~missing).sum()),
-        closed=int(is_closed.sum()),
         questions=count,
         error_interval=(low, high),
         evidence=finite(float(evidence[-1])) if count else 0.0,
@@ -192,9 +180,6 @@ def monitor(
         certificate=finite(float(certificate[-1])) if count else 1.0,
         certified=certified_at is not None,
         certified_at=certified_at,
-        certificate_without_expired=finite(float(weaker[-1])) if len(weaker) else 1.0,
-        certified_without_expired=alarm_at is None
-        and first_at(weaker, 1 / MONITOR_DELTA) is not None,
     )
 
 

@@ -87,7 +87,7 @@ class CachingScorer:
         ]
 
     def _keys(self, comparisons: Sequence[Comparison]) -> list[_Key]:
-        # A set says which runtimes its scores have, so a score of another one must not get in.
+        # Scores of another runtime differ by rounding.
         judge = digest_of_json([self.identity.fingerprint, self.identity.runtime])
         digests = [example_digest(judge, comparison) for comparison in comparisons]
         return [

@@ -22,7 +22,7 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.core.fingerprint import INPUTS_DIFFER, JudgeIdentity
+from app.core.fingerprint import INPUTS_DIFFER
 from app.flow import off_loop
 from app.observability.telemetry import Row, Telemetry
 from app.ports import KEPT_VERSIONS, Head, SetStore
@@ -70,8 +70,6 @@ class Calibrations:
         max_staleness_s: Seconds for which judging continues with a set that the store does not
             confirm.
         min_label_mass: Examples with a smaller label mass count as never accepted, in [0, 1).
-        judge: The judge of this service. Sets of the same judge with scores of another runtime get
-            a line in the log. None if no judge runs here.
     """
 
     def __init__(
@@ -81,7 +79,6 @@ class Calibrations:
         *,
         max_staleness_s: float,
         min_label_mass: float = 0.0,
-        judge: JudgeIdentity | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -89,7 +86,6 @@ class Calibrations:
         self._max_staleness_s = max_staleness_s
         self._clock = clock
         self.min_label_mass = min_label_mass
-        self._judge = judge
         # Name -> the set, and the time at which the store last confirmed its version.
         self._known: dict[str, tuple[Calibration, float]] = {}
         # Name of a set that is gone from the store and was not deleted -> last number of its trail.
@@ -216,8 +212,6 @@ class Calibrations:
             else:
                 self._note_presence(known, before)
                 if keep or before is not None:
-                    if before is None or before.runtimes != known.runtimes:
-                        self._note_runtimes(known)
                     self._keep(known, begun)
         return known
 
@@ -303,22 +297,6 @@ class Calibrations:
             ": POST labeled examples to /calibrate first, or judge with "
             '"alpha": null, which has no guarantee',
         )
-
-    def _note_runtimes(self, known: Calibration) -> None:
-        """Logs if scores of a set were computed by something else than this service."""
-        judge = self._judge
-        if judge is None or judge.runtime is None or judge.fingerprint != known.fingerprint:
-            return
-        others = [runtime for runtime in known.runtimes if runtime != judge.runtime]
-        if others:
-            logger.warning(
-                "calibration %r has scores of %s, and this judge runs on %s: the scores of a pair "
-                "differ by rounding, and a pair near a threshold may get another verdict. Run "
-                "`scope-judge noise-check`; if it warns, calibrate here again under another name",
-                known.name,
-                " and ".join(others),
-                judge.runtime,
-            )
 
     def in_memory(self, name: str) -> Calibration | None:
         """Returns the cached set without asking the store; None if it is not cached."""

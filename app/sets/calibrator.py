@@ -81,8 +81,6 @@ class Calibrator:
     ) -> None:
         self._scorer = scorer
         self._identity = scorer.identity
-        runtime = scorer.identity.runtime
-        self._runtimes = () if runtime is None else (runtime,)
         self._store = store
         self._calibrations = calibrations
         self._now = now
@@ -150,7 +148,6 @@ class Calibrator:
             unread=unread,
             replaces=replaces,
             change_labels=change_labels,
-            runtimes=self._runtimes,
         )
 
     def _digests(self, comparisons: Sequence[Comparison]) -> list[str]:
@@ -251,7 +248,6 @@ class Calibrator:
                 fingerprint=self._identity.fingerprint,
                 action="pool",
                 unread=unread,
-                runtimes=self._runtimes,
             )
             return batch, await self.put(name, batch, by=by, look=look, dry_run=dry_run)
 

@@ -90,7 +90,6 @@ class JudgedBatch:
         unread: Number of posted examples that could not be parsed; they are not in the batch.
         replaces: Whether all other examples of the set are removed.
         change_labels: Whether its label counts for a pair that has another one.
-        runtimes: The runtimes that computed the scores, as far as they are known.
     """
 
     examples: Sequence[Judged | ScopeJudgeError]
@@ -99,7 +98,6 @@ class JudgedBatch:
     unread: int = 0
     replaces: bool = False
     change_labels: bool = True
-    runtimes: tuple[str, ...] = ()
 
     @cached_property
     def by_digest(self) -> Mapping[str, LabeledExample]:
@@ -139,11 +137,7 @@ class JudgedBatch:
         )
         after = before
         if put or take:
-            after = replace(
-                before,
-                examples=known.changed(put, take),
-                runtimes=tuple(sorted({*before.runtimes, *self.runtimes})),
-            )
+            after = replace(before, examples=known.changed(put, take))
         return SetChange(
             action=self.action,
             by=by,

@@ -3,16 +3,16 @@
 The bytes are lines of JSON, compressed by zlib, which notices damage. The first line is
 
     {"format": 1, "write_id": "…", "version": 3, "judge": "…", "fingerprint": "…",
-     "release": "…", "changed_at": 1790000000.5, "runtimes": ["…"], "min_label_mass": 0.0,
+     "release": "…", "changed_at": 1790000000.5, "min_label_mass": 0.0,
      "thresholds": {"marginal:0.10": 0.41, "pac:0.05": null}}
 
 and the others hold the examples, some in each, so that other threads can run in between:
 
     {"<digest>": [gap_fwd, gap_rev, label_mass, label, question]}
 
-`release` wrote the version, at `changed_at` in seconds since 1970. `runtimes` computed the scores.
-A threshold is null if it is infeasible; it is left out if it depends on missing labels. Readers
-compute thresholds with their own `min_label_mass`. A cascade's set has its plan as `cascade`.
+`release` wrote the version, at `changed_at` in seconds since 1970. A threshold is null if it is
+infeasible; it is left out if it depends on missing labels. Readers compute thresholds with their
+own `min_label_mass`. A cascade's set has its plan as `cascade`.
 
 In an example, `gap_rev` is null for a judge that sees no order, and `label_mass` where the judge
 does not say it. All three numbers are null if the judge gave no score (`thought_unfinished`). The
@@ -66,7 +66,6 @@ class _Header:
     fingerprint: str
     release: str | None
     changed_at: float | None
-    runtimes: tuple[str, ...]
     cascade: CascadePlan | None = None
 
 
@@ -112,7 +111,6 @@ def encode(calibration: Calibration) -> bytes:
         "fingerprint": calibration.fingerprint,
         "release": calibration.release,
         "changed_at": calibration.changed_at,
-        "runtimes": calibration.runtimes,
         "min_label_mass": calibration.min_label_mass,
         "thresholds": thresholds_of(calibration),
         **({} if calibration.cascade is None else {"cascade": asdict(calibration.cascade)}),

@@ -37,7 +37,6 @@ All calls run in threads, because redis-py packs and parses in Python.
 """
 
 import asyncio
-import re
 import secrets
 import ssl
 import threading
@@ -60,7 +59,6 @@ from redis.backoff import NoBackoff
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import (
     KEPT_VERSIONS,
-    LARGEST_NUMBER,
     NO_ROWS,
     NO_TEXTS,
     AuditState,
@@ -170,10 +168,7 @@ class RedisStore:
             with client.pipeline(transaction=False) as pipeline:
                 for name in known:
                     pipeline.xrevrange(SetKeys.of(name).trail, count=1)
-                heads = [
-                    _head(name, answer)
-                    for name, answer in zip(known, pipeline.execute(), strict=True)
-                ]
+                heads = map(_head, pipeline.execute())
             return [
                 name
                 for name, head in zip(known, heads, strict=True)
@@ -184,7 +179,7 @@ class RedisStore:
 
     async def head(self, name: str) -> Head | None:
         key = SetKeys.of(name).trail
-        return _head(name, await self._run(lambda client: client.xrevrange(key, count=1)))
+        return _head(await self._run(lambda client: client.xrevrange(key, count=1)))
 
     async def read(self, name: str, number: int | None = None) -> bytes | None:
         keys = SetKeys.of(name)
@@ -239,7 +234,7 @@ class RedisStore:
 
         def trail(client: Client) -> list[Entry]:
             answer = client.xrevrange(SetKeys.of(name).trail, newest, count=limit)
-            return [_entry(name, *entry) for entry in cast("_Stream", answer)]
+            return [_entry(*entry) for entry in cast("_Stream", answer)]
 
         return await self._run(trail)
 
@@ -249,13 +244,7 @@ class RedisStore:
                 client.set(SECRET_KEY, secrets.token_hex(32), nx=True)
             return str(client.get(SECRET_KEY))
 
-        secret = await self._run(read)
-        if not re.fullmatch("[0-9a-f]{64}", secret):
-            raise StoreCorruptError(
-                f"{SECRET_KEY} is not a secret that this service makes. Another program wrote to"
-                " it; restore Redis from a backup."
-            )
-        return bytes.fromhex(secret)
+        return bytes.fromhex(await self._run(read))
 
     async def put_secret(self, secret: bytes) -> None:
         await self._run(lambda client: client.set(SECRET_KEY, secret.hex()))
@@ -439,31 +428,19 @@ def _place(url: str) -> str:
     return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
 
 
-def _is_number(text: str) -> bool:
-    """Whether a text is a number of a version or position as this service writes it."""
-    decimal = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER))
-    return decimal and text[0] != "0" and int(text) <= LARGEST_NUMBER
-
-
 def _undecoded(client: Client, *command: str | int) -> Any:
     """Runs a command whose answer has bytes that are no text."""
     return client.execute_command(*command, NEVER_DECODE=True)  # type: ignore[no-untyped-call]
 
 
-def _head(name: str, newest: Any) -> Head | None:
+def _head(newest: Any) -> Head | None:
     """Returns the head from the answer about the newest entry of a trail."""
     entries = cast("_Stream", newest)
-    return _entry(name, *entries[0]).head if entries else None
+    return _entry(*entries[0]).head if entries else None
 
 
-def _entry(name: str, identifier: str, fields: Mapping[str, str]) -> Entry:
-    number, _, _ = identifier.partition("-")
-    if not _is_number(number) or list(fields) != ["write_id", "record"]:
-        raise StoreCorruptError(
-            f"{SetKeys.of(name).trail} has an entry that this service does not write. Another"
-            " program wrote to it; restore Redis from a backup."
-        )
-    return Entry(Head(fields["write_id"], int(number)), fields["record"])
+def _entry(identifier: str, fields: Mapping[str, str]) -> Entry:
+    return Entry(Head(fields["write_id"], int(identifier.partition("-")[0])), fields["record"])
 
 
 def _format(client: Client) -> str | None:
@@ -503,10 +480,5 @@ def _audit_states(client: Client) -> dict[str, AuditState]:
     for name in names:
         position, rows = next(answers), next(answers)
         if position is not None:
-            if not _is_number(position):
-                raise StoreCorruptError(
-                    f"{AuditKeys.of(name).position} is not a position that this service writes."
-                    " Another program wrote to it; restore Redis from a backup."
-                )
             states[name] = AuditState(int(position), rows)
     return states

@@ -36,17 +36,6 @@ SCHEMA_VERSION = 9
 # Kept scores; `until` is in seconds since 1970.
 _SCORE = "CREATE TABLE score (slot INTEGER PRIMARY KEY, text TEXT NOT NULL, until REAL NOT NULL)"
 
-
-# Triggers protect the trail from other programs: to shorten it, somebody must drop the triggers on
-# purpose. BEFORE triggers on INSERT, because INSERT OR REPLACE deletes
-# rows (by either key of `revision`) without the trigger of DELETE.
-def _refusal(table: str, verb: str, rule: str) -> str:
-    return (
-        f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table}"
-        f" BEGIN SELECT RAISE(ABORT, '{rule}'); END"
-    )
-
-
 SCHEMA = (
     "CREATE TABLE revision (name TEXT NOT NULL, number INTEGER NOT NULL, write_id TEXT NOT NULL,"
     " record TEXT NOT NULL, PRIMARY KEY (name, number))",
@@ -54,17 +43,12 @@ SCHEMA = (
     " PRIMARY KEY (name, number))",
     "CREATE TABLE threshold (name TEXT NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL,"
     " PRIMARY KEY (name, field)) WITHOUT ROWID",
-    "CREATE TRIGGER revision_insert BEFORE INSERT ON revision WHEN EXISTS (SELECT 1 FROM revision"
-    " WHERE name = NEW.name AND number >= NEW.number OR rowid = NEW.rowid)"
-    " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END",
     "CREATE TABLE audit_set (name TEXT PRIMARY KEY, position INTEGER NOT NULL,"
     " rows INTEGER NOT NULL) WITHOUT ROWID",
     # The texts come last, so that reading a row does not read them.
     "CREATE TABLE audit (name TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT NULL,"
     " text TEXT NOT NULL, texts TEXT, PRIMARY KEY (name, key))",
     "CREATE INDEX audit_position ON audit (name, position)",
-    _refusal("revision", "UPDATE", "the trail only grows"),
-    _refusal("revision", "DELETE", "the trail only grows"),
     "CREATE TABLE audit_secret (only INTEGER PRIMARY KEY CHECK (only = 1), bytes BLOB NOT NULL)",
     _SCORE,
     f"PRAGMA application_id = {APPLICATION_ID}",

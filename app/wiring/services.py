@@ -163,7 +163,6 @@ def assembled(
         telemetry,
         max_staleness_s=settings.max_staleness_s,
         min_label_mass=settings.min_label_mass,
-        judge=scorer.identity,
     )
     auditor = Auditor(
         store,

@@ -94,7 +94,7 @@ def closing_runs(error: float, closer: str, *, count: int, seed: int) -> list[Mo
     """Monitors of runs whose draws are closed by the labels that they would have had."""
     rng = np.random.default_rng(seed)
     errors = (rng.random(1500) < error for _ in range(count))
-    return [monitor(each, closed=CLOSERS[closer](each), alpha=ALPHA) for each in errors]
+    return [monitor(each, unlabeled=CLOSERS[closer](each), alpha=ALPHA) for each in errors]
 
 
 @pytest.mark.parametrize("closer", CLOSERS)
@@ -124,6 +124,6 @@ def test_a_change_still_alarms_and_a_small_error_is_still_certified_with_a_few_c
             wrong = rng.random(1500) < error
             # One draw in fifty, whatever its label.
             closed = rng.random(1500) < 0.02
-            runs_of.append(monitor(wrong, closed=closed, alpha=ALPHA))
+            runs_of.append(monitor(wrong, unlabeled=closed, alpha=ALPHA))
         assert sum(run.alarm for run in runs_of) == pytest.approx(alarmed, abs=0.02 * RUNS)
         assert sum(run.certified for run in runs_of) == pytest.approx(certified, abs=0.02 * RUNS)

@@ -19,37 +19,14 @@ def package_in(clone: Path, files: dict[str, str]) -> Path:
     return clone / "app"
 
 
-@pytest.mark.parametrize(
-    ("files", "commit"),
-    [
-        ({".git/HEAD": f"{COMMIT}\n"}, COMMIT),
-        ({".git/HEAD": "ref: refs/heads/a/b\n", ".git/refs/heads/a/b": f"{COMMIT}\n"}, COMMIT),
-        (
-            {
-                ".git/HEAD": "ref: refs/heads/main\n",
-                ".git/packed-refs": f"# pack-refs\n{'f' * 40} refs/tags/main\n"
-                f"{COMMIT} refs/heads/main\n^{'e' * 40}\n",
-            },
-            COMMIT,
-        ),
-        (
-            {
-                ".git": "gitdir: ../first/.git/worktrees/second\n",
-                "../first/.git/worktrees/second/HEAD": "ref: refs/heads/main\n",
-                "../first/.git/worktrees/second/commondir": "../..\n",
-                "../first/.git/refs/heads/main": f"{COMMIT}\n",
-            },
-            COMMIT,
-        ),
-        ({".git/HEAD": "ref: refs/heads/main\n"}, None),
-        ({"app/COMMIT": f"{COMMIT}\n", ".git/HEAD": f"{'f' * 40}\n"}, COMMIT),
-        ({"app/COMMIT": "\n"}, None),
-    ],
-)
-def test_the_commit_is_read_without_git(
-    files: dict[str, str], commit: str | None, tmp_path: Path
-) -> None:
-    assert release.commit_of(package_in(tmp_path / "second", files)) == commit
+@pytest.mark.parametrize("commit", [COMMIT, ""])
+def test_the_commit_of_a_build_counts_before_that_of_a_clone(commit: str, tmp_path: Path) -> None:
+    package = package_in(tmp_path, {"app/COMMIT": f"{commit}\n", ".git/HEAD": f"{'f' * 40}\n"})
+    assert release.commit_of(package) == (commit or None)
+
+
+def test_a_clone_without_a_commit_has_none(tmp_path: Path) -> None:
+    assert release.commit_of(package_in(tmp_path, {".git/HEAD": "ref: refs/heads/x\n"})) is None
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a clone")

@@ -157,11 +157,6 @@ def _about(audits: CriterionAudits) -> str:
         return text
     if shown.certified:
         return f"{text}; labels prove that this is kept"
-    if shown.certified_without_expired:
-        return (
-            f"{text}; labels show that this is kept if the {shown.expired} expired draws are like "
-            "the others"
-        )
     return text
 
 

@@ -108,10 +108,6 @@ class ImportIn(Strict):
     change_labels: ChangeLabels = True
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
-    runtimes: Annotated[list[Annotated[Text, Field(max_length=256)]], Field(max_length=64)] = Field(
-        default_factory=list,
-        description="Known runtimes that computed the scores (`runtime` of `GET /info`).",
-    )
     # `batch` validates them one by one, so that other threads can run in between.
     examples: list[SkipValidation[ScoredExampleIn]] = Field(
         description="Scores of POST /calibrate/scores or GET /calibrations/{name}/examples; the "
@@ -142,5 +138,4 @@ class ImportIn(Strict):
             action="import",
             replaces=self.replace,
             change_labels=self.change_labels,
-            runtimes=tuple(self.runtimes),
         )

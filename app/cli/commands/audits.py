@@ -49,8 +49,7 @@ _AUDITS = (
 def status(name: Name, url: Url = DEFAULT_URL) -> None:
     """Show the error rate of a set's verdicts, with its audits and alarms.
 
-    Evidence of 1 means nothing; an alarm starts at "alarm at". "certified without expired" holds
-    only if the expired audits resemble the others.
+    Evidence of 1 means nothing; an alarm starts at "alarm at".
     """
     with connected(url) as client:
         found = client.monitor(name)
@@ -110,9 +109,7 @@ def _interval(of: Sequence[float]) -> str:
 def _state(criterion: "MonitoredCriterion") -> str:
     if criterion.alarm:
         return "alarm, suspended" if criterion.suspended else "alarm"
-    if criterion.certified:
-        return "certified"
-    return "certified without expired" if criterion.certified_without_expired else ""
+    return "certified" if criterion.certified else ""
 
 
 @app.command()

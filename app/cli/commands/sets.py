@@ -37,7 +37,7 @@ _SHOWN_ALPHA = 0.10
 _RIGHT = {"version", "accuracy", "added", "updated", "removed", "pairs"}
 # The first field of an exported set, with the version of the format, and the other ones.
 _MARK, _FORMAT = "scope_judge_set", 3
-_DESCRIBED = ("name", "version", "judge", "fingerprint", "n", "release", "runtimes")
+_DESCRIBED = ("name", "version", "judge", "fingerprint", "n", "release")
 
 
 @app.command(name="list")
@@ -208,7 +208,6 @@ def import_set(
             exported.examples,
             fingerprint=exported.fingerprint,
             judge=exported.judge,
-            runtimes=exported.runtimes,
         )
         try:
             show_change(into, add(dry_run=True))

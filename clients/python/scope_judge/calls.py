@@ -331,7 +331,6 @@ class Calls:
         *,
         fingerprint: str,
         judge: str | None = None,
-        runtimes: Sequence[str] = (),
         replace: bool = False,
         change_labels: bool = True,
         even_if_infeasible: bool = False,
@@ -344,7 +343,6 @@ class Calls:
             examples: Scores of `score_many` or `examples`.
             fingerprint: Fingerprint of the judge that scored them, which must be the service's.
             judge: Name of that judge.
-            runtimes: Known runtimes that computed the scores.
             replace: Whether all other examples of the set are removed. The request is then sent
                 once: sent again, it would remove what others have added meanwhile.
             change_labels: As in `calibrate`.
@@ -359,7 +357,6 @@ class Calls:
         common = {
             "judge": judge,
             "fingerprint": fingerprint,
-            "runtimes": list(runtimes),
             "change_labels": change_labels,
             **{option: True for option, is_wanted in wanted.items() if is_wanted},
         }

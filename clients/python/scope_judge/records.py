@@ -64,7 +64,6 @@ MEANINGS = {
     "pool_ties": "Pairs that people found equal, in a pool or not; thresholds leave them out, and "
     "drift compares their scores.",
     "rate": "Probability with which the comparison was drawn.",
-    "runtimes": "Known runtimes that computed the scores (`runtime` of `GET /info`).",
     "small": "The score of a cascade's small judge; None for a judge alone.",
     "ties": "Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.",
     "uncertainty": "Entropy of the average preference, in nats, from 0 to ln 2.",
@@ -366,7 +365,6 @@ class Calibration(CalibrationReference):
     labelled: int
     unlabelled: int
     pool_ties: int
-    runtimes: tuple[str, ...]
     questions: int
     counted: int
     thresholds: tuple[Threshold, ...]
@@ -465,17 +463,12 @@ class AbsorbReport(CalibrationChange):
         replaced: Whether the audits replace all examples, as after an alarm.
         unlabelled_audits: Audits that were left out because they were closed or have expired.
         waiting: Labels of later audits, which wait for an open one.
-        other_judge: Audits of another judge, which were left out.
-        rates: Probabilities with which the absorbed audits were drawn. With several rates, some
-            periods count more than others.
     """
 
     replaced: bool
     ties: int
     unlabelled_audits: int
     waiting: int
-    other_judge: int
-    rates: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -771,7 +764,6 @@ class ExamplePage(CalibrationReference):
 
     judge: str
     fingerprint: str
-    runtimes: tuple[str, ...]
     min_label_mass: float
     release: str | None
     examples: tuple[ScoredExample, ...]
@@ -1076,9 +1068,6 @@ class MonitoredCriterion(AlarmTimes):
             errors.
         certified: Whether the certificate has reached 20, and there is no alarm.
         certified_at: Number of the question at which it did, from 1; None if not certified.
-        certificate_without_expired: The same evidence without expired draws, which is weaker: it
-            holds only if no draw expired because of its verdict.
-        certified_without_expired: Whether that one has reached 20, and there is no alarm.
         suspended: Whether judgments under this criterion abstain because of the alarm
             (`SCOPE_ON_ALARM`).
         ties: Labels `tie` among them, which are neither right nor wrong.
@@ -1110,8 +1099,6 @@ class MonitoredCriterion(AlarmTimes):
     certificate: float
     certified: bool
     certified_at: int | None
-    certificate_without_expired: float
-    certified_without_expired: bool
     suspended: bool
     ties: int
     tie_interval: tuple[float, float]

@@ -2,15 +2,13 @@
 
 import asyncio
 import os
-import sqlite3
 from pathlib import Path
 
 import pytest
 
-from app.core.errors import StoreCorruptError, StoreUnavailableError
+from app.core.errors import StoreUnavailableError
 from app.ports import AuditState, Store, StoredRow, placed
 from app.stores.redis import RedisStore
-from app.stores.redis_scripts import AUDITED_KEY, SECRET_KEY, AuditKeys
 from app.stores.sqlite import SqliteStore
 from tests.integration.stores.backends import (
     delete,
@@ -201,47 +199,3 @@ async def test_a_full_redis_takes_neither_row_nor_texts_and_still_removes(tmp_pa
         server.command("CONFIG", "SET", "maxmemory", "0")
         assert await stored_rows(store) == {"a": "1"}
         await store.close()
-
-
-async def test_a_secret_that_this_service_did_not_make_is_refused(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "calibrations.db")
-    await store.open()
-    connection = sqlite3.connect(tmp_path / "calibrations.db")
-    connection.execute("INSERT INTO audit_secret VALUES (1, 'guess me')")
-    connection.commit()
-    connection.close()
-    with pytest.raises(StoreCorruptError, match="secret"):
-        await store.secret()
-    await store.close()
-
-
-KEYS = AuditKeys.of("default")
-
-
-async def use_everything(store: Store) -> None:
-    await store.secret()
-    await store.audit_states()
-    await put_rows(store, {"x": "1"}, texts={"x": "y"})
-
-
-@pytest.mark.parametrize(
-    "commands",
-    [
-        [("SET", SECRET_KEY, "guess me")],
-        [("SET", AUDITED_KEY, "no set")],
-        [("SET", KEYS.rows, "no hash")],
-        [("SET", KEYS.order, "no sorted set")],
-        [("SET", KEYS.texts, "no hash")],
-        [("SADD", AUDITED_KEY, "default"), ("SET", KEYS.position, "3x")],
-    ],
-)
-async def test_redis_that_another_program_wrote_to_is_refused(
-    redis_server: RedisServer, commands: list[tuple[str, ...]]
-) -> None:
-    store = RedisStore(redis_server.url)
-    await store.open()
-    for command in commands:
-        redis_server.command(*command)
-    with pytest.raises(StoreCorruptError):
-        await use_everything(store)
-    await store.close()

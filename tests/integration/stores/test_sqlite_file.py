@@ -14,7 +14,7 @@ import pytest
 from app.core.errors import StoreUnavailableError
 from app.ports import Head
 from app.stores.sqlite import SqliteStore
-from tests.integration.stores.backends import State, delete, numbers, put_rows, read, state, write
+from tests.integration.stores.backends import State, delete, put_rows, read, state, write
 from tests.patience import PATIENCE_S
 
 SUFFIXES = ("", "-wal", "-shm")
@@ -192,28 +192,3 @@ async def test_an_existing_file_keeps_its_mode_and_a_warning_names_one_that_all_
     assert modes(path.parent)[path.name] == mode
     assert ("chmod o-w" in caplog.text) is warned
     await store.close()
-
-
-REWRITES_OF_THE_TRAIL = (
-    "DELETE FROM revision",
-    "UPDATE revision SET record = 'x'",
-    "INSERT OR REPLACE INTO revision VALUES ('default', 2, 'x', 'x')",
-    "INSERT INTO revision VALUES ('default', 0, 'x', 'x')",
-    "INSERT INTO revision VALUES ('default', 2, 'x', 'x') ON CONFLICT DO UPDATE SET record = 'x'",
-    "REPLACE INTO revision (rowid, name, number, write_id, record) VALUES (1, 'a', 9, 'x', 'x')",
-)
-
-
-@pytest.mark.parametrize("statement", REWRITES_OF_THE_TRAIL)
-async def test_other_programs_cannot_rewrite_a_trail(
-    store: SqliteStore, path: Path, statement: str
-) -> None:
-    await write(store, state(2), expected=Head("one", 1))
-    before = await numbers(store)
-    with (
-        closing(sqlite3.connect(path)) as connection,
-        pytest.raises(sqlite3.IntegrityError, match="only grows"),
-    ):
-        connection.execute(statement)
-    assert await numbers(store) == before
-    assert before == [1, 2]

@@ -99,8 +99,8 @@ async def test_a_crash_at_any_statement_of_making_the_tables_leaves_a_usable_fil
 ) -> None:
     (tmp_path / "old.db").touch()
     last = int(await run_program("tests.integration.stores.sqlite_crashes", str(tmp_path), "open"))
-    # At least 4 queries, 7 tables, 6 triggers, application and version, BEGIN and COMMIT.
-    assert last > 20
+    # At least 4 queries, 7 tables, application and version, BEGIN and COMMIT.
+    assert last > 14
     for step in range(1, last + 1):
         async with opened(f"sqlite://{tmp_path / f'{step}.db'}") as store:
             assert await write(store, OLD, expected=None)
@@ -277,25 +277,6 @@ async def test_a_version_that_is_missing_is_corrupt_and_its_set_deletable(
             await read(store)
         assert await delete(store) is True
         assert await numbers(store) == [1, 2]
-
-
-@pytest.mark.parametrize("scheme", ["sqlite", "redis"])
-async def test_a_trail_with_a_number_out_of_range_is_corrupt(
-    address: str, scheme: str, request: pytest.FixtureRequest
-) -> None:
-    async with opened(address) as store:
-        await write(store, OLD, expected=None)
-        if scheme == "redis":
-            server: RedisServer = request.getfixturevalue("redis_server")
-            fields = ("write_id", "x", "record", "{}")
-            server.command("XADD", "scope:{default}:trail", f"{2**53}-0", *fields)
-        else:
-            file = sqlite3.connect(address.removeprefix("sqlite://"), isolation_level=None)
-            row = ("default", 2**53, "x", "{}")
-            file.execute("INSERT INTO revision VALUES (?, ?, ?, ?)", row)
-            file.close()
-        with pytest.raises(StoreCorruptError, match="restore"):
-            await store.head("default")
 
 
 async def test_redis_keys_are_those_that_other_programs_read(redis_server: RedisServer) -> None:

@@ -222,7 +222,7 @@ class Expiring(NamedTuple):
         wrong = rng.random(labels) < self.error
         share = self.expired / self.error if self.only_errors else self.expired
         expired = (rng.random(labels) < share) & (wrong | (not self.only_errors))
-        return monitor(wrong, expired=expired, alpha=ALPHA)
+        return monitor(wrong, unlabeled=expired, alpha=ALPHA)
 
 
 def expiring_runs(world: Expiring, *, labels: int, count: int, seed: int) -> list[MonitorFigures]:

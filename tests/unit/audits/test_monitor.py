@@ -127,7 +127,7 @@ def state_of(audit: Audit, *, now: float) -> str:
 
 def naive(walk: Walk, *, now: float, place: int) -> tuple[MonitorFigures, int, int]:
     """Figures of the questions before the first one with an open draw; ties, and waiting labels."""
-    errors, closed, expired, questions = list[bool](), list[bool](), list[bool](), list[int]()
+    errors, unlabeled, questions = list[bool](), list[bool](), list[int]()
     ties = waiting = 0
     holds = False
     for number, (_, _, audits) in enumerate(walk.bets):
@@ -140,14 +140,12 @@ def naive(walk: Walk, *, now: float, place: int) -> tuple[MonitorFigures, int, i
             ties += state == "tie"
             if state != "tie":
                 errors.append((state == "A") != (sum(audit.score.gaps) > 0))
-                closed.append(state == "none")
-                expired.append(state == "expired")
+                unlabeled.append(state in ("none", "expired"))
                 questions.append(number)
     figures = monitor(
         np.array(errors, dtype=bool),
         questions=np.array(questions, dtype=np.int64),
-        closed=closed,
-        expired=expired,
+        unlabeled=unlabeled,
         alpha=0.1,
         false_alarms=alarm_delta(place),
     )
@@ -255,7 +253,7 @@ async def test_an_open_draw_holds_later_labels_up_until_it_has_expired() -> None
         shown = await stage.report()
         assert (shown.audited, shown.waiting, shown.open, shown.expired) == (9, 0, 0, 1)
         # It is an error for the certificate alone.
-        assert shown.certificate < shown.certificate_without_expired
+        assert shown.certificate < monitor([False] * 9, alpha=0.1).certificate
         assert shown.errors == 0
 
 

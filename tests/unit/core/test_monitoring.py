@@ -189,11 +189,9 @@ def naive_wealth_against(rate: float, errors: int, labelled: int) -> float:
     return wealth
 
 
-# Number of the question, whether the verdict is wrong, and what has become of the draw.
+# Number of the question, whether the verdict is wrong, and whether it was closed or has expired.
 draws_of_questions = st.lists(
-    st.tuples(
-        st.integers(0, 30), st.booleans(), st.sampled_from(("labelled", "closed", "expired"))
-    ),
+    st.tuples(st.integers(0, 30), st.booleans(), st.booleans()),
     max_size=80,
 )
 
@@ -201,18 +199,17 @@ draws_of_questions = st.lists(
 @settings(deadline=None, max_examples=150)
 @given(draws_of_questions, st.sampled_from([0.01, 0.1, 0.5]))
 def test_nothing_looks_better_or_worse_than_it_is_by_closing_and_expiring(
-    draws: list[tuple[int, bool, str]], alpha: float
+    draws: list[tuple[int, bool, bool]], alpha: float
 ) -> None:
     draws = sorted(draws, key=lambda draw: draw[0])
     questions, errors = [each for each, _, _ in draws], [error for _, error, _ in draws]
-    closed, expired = ([state == name for _, _, state in draws] for name in ("closed", "expired"))
+    unlabeled = [without for _, _, without in draws]
 
     def found_of(errors: list[bool]) -> MonitorFigures:
         return monitor(
             errors,
             questions=questions,
-            closed=closed,
-            expired=expired,
+            unlabeled=unlabeled,
             alpha=alpha,
         )
 
@@ -224,20 +221,9 @@ def test_nothing_looks_better_or_worse_than_it_is_by_closing_and_expiring(
     assert low <= true.error_interval[0] + 1e-9
     assert high >= true.error_interval[1] - 1e-9
     # The label that such a draw would have had changes nothing.
-    assert found_of([error != (state != "labelled") for _, error, state in draws]) == found
-    labels = [error for _, error, state in draws if state == "labelled"]
-    assert (found.audited, found.errors, found.closed) == (len(labels), sum(labels), sum(closed))
-
-
-def test_the_weaker_certificate_leaves_expired_draws_out_and_closed_ones_in() -> None:
-    # 300 right verdicts are a certificate; each tenth draw is not labeled.
-    errors, missing = [False] * 300, [i % 10 == 0 for i in range(300)]
-    late = monitor(errors, expired=missing, alpha=0.1)
-    assert (late.certified, late.certified_without_expired) == (False, True)
-    assert late.certificate_without_expired == monitor([False] * 270, alpha=0.1).certificate
-    closed = monitor(errors, closed=missing, alpha=0.1)
-    assert (closed.certified, closed.certified_without_expired) == (False, False)
-    assert closed.certificate_without_expired == closed.certificate == late.certificate
+    assert found_of([error != without for _, error, without in draws]) == found
+    labels = [error for _, error, without in draws if not without]
+    assert (found.audited, found.errors) == (len(labels), sum(labels))
 
 
 def test_fractions_of_errors_exclude_no_more_than_bets_on_them() -> None:
@@ -286,4 +272,4 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
         monitor([[True]], alpha=0.1)
     with pytest.raises(ValueError, match="shape"):
-        monitor([True], closed=[True, False], alpha=0.1)
+        monitor([True], unlabeled=[True, False], alpha=0.1)

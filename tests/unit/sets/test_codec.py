@@ -32,7 +32,6 @@ calibrations = st.builds(
     examples=st.dictionaries(digests, scores, max_size=8),
     changed_at=st.none() | st.floats(0, 1e10),
     release=st.sampled_from([None, "0.2.0", "0.2.0 (commit 0123456789ab)"]),
-    runtimes=st.sampled_from([(), ("vLLM 1, CUDA 8.0", "vLLM 2")]),
 )
 
 DIGEST = "d" * 64
@@ -107,7 +106,6 @@ def test_damage_is_noticed(at: int) -> None:
         {"changed_at": "yesterday"},
         {"version": -1},
         {"judge": "\ud800"},
-        {"runtimes": [1]},
         {"examples": {"short": [1.0, -2.0, 0.9, "A"]}},
         {"examples": [1, 2]},
         {"cascade": {"small": [], "large": [[0.5, 1.0]], "share": 0.5, "slack": 0.0}},

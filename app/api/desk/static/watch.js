@@ -35,8 +35,7 @@ const Scale = () =>
 const Criterion = ({ of }) =>
   html`<section class="card">
     <h2><${Promised} of=${of} /> ${of.alarm && html`<span class="tag alarm">alarm since ${moment(of.rang_at)}</span>`}
-      ${of.certified && html`<span class="tag good">proved</span>`}
-      ${!of.certified && of.certified_without_expired && html`<span class="tag">shown, if expired pairs are like the others</span>`}</h2>
+      ${of.certified && html`<span class="tag good">proved</span>`}</h2>
     <dl class="facts">
       <div><dt>wrong verdicts</dt><dd>${between(of.error_interval)}</dd></div>
       <div><dt>tolerated</dt><dd>${plain(of.alpha)}</dd></div>
