@@ -115,8 +115,6 @@ class Auditor:
         self._reading = asyncio.Lock()
         # Name of a set -> locked while its draws are written, so that they know of each other.
         self._drawing = defaultdict[str, asyncio.Lock](asyncio.Lock)
-        # Name of a set -> the draws that wait for it, and the task that then writes all of them.
-        self._waiting: dict[str, tuple[list[Drawn], asyncio.Task[None]]] = {}
 
     def book(self, name: str) -> Book:
         """Returns the audits of a set as they were read; another object once they were replaced."""
@@ -285,7 +283,8 @@ class Auditor:
             if self._kept(one) is None:
                 new.setdefault(one.audit.calibration, []).append(one)
         for name, draws in new.items():
-            await self._keep(name, draws)
+            async with self._drawing[name]:
+                await self._keep(name, draws)
         for one in drawn:
             kept = self._kept(one)
             # Nobody should spend a label on a draw that takes no more labels.
@@ -300,23 +299,6 @@ class Auditor:
         return audit if audit is not None and audit.has_use(use.criterion, use.write_id) else None
 
     async def _keep(self, name: str, draws: Sequence[Drawn]) -> None:
-        """Keeps draws of a set, unless the store does not take them.
-
-        Draws that come while others are written wait, and are then written together, in one step.
-        """
-        if name not in self._waiting:
-            self._waiting[name] = [], asyncio.create_task(self._write_waiting(name))
-        waiting, writing = self._waiting[name]
-        waiting += draws
-        # A caller may leave; the draws of the others are written all the same.
-        await asyncio.shield(writing)
-
-    async def _write_waiting(self, name: str) -> None:
-        async with self._drawing[name]:
-            draws, _ = self._waiting.pop(name)
-            await self._write_draws(name, draws)
-
-    async def _write_draws(self, name: str, draws: Sequence[Drawn]) -> None:
         """Writes draws of a set in one step, and counts what becomes of them."""
         refused, taken = list[Drawn](), 0
 
@@ -340,13 +322,12 @@ class Auditor:
                 criteria.add(use.criterion)
                 use = replace(use, position=place + taken)
                 if known is None:
-                    audit = replace(drawn.audit, uses=(use,))
+                    audit = replace(drawn.audit, uses=(use,), has_texts=drawn.texts is not None)
                     room -= 1
+                    if drawn.texts is not None:
+                        change.texts[key] = drawn.texts
                 else:
                     audit = known.used(use)
-                if drawn.texts is not None and audit.label is None and not audit.has_texts:
-                    audit = replace(audit, has_texts=True)
-                    change.texts[key] = drawn.texts
                 change.put(audit)
                 taken += 1
 

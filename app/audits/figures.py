@@ -14,7 +14,6 @@ from app.core.comparison import Criterion
 from app.core.monitoring import (
     LEFT_OUT,
     MANY_EXPIRED,
-    MONITOR_DELTA,
     QUESTION_S,
     MonitorFigures,
     alarm_delta,
@@ -24,9 +23,6 @@ from app.core.monitoring import (
 )
 from app.core.preference import gaps_in_reverse, preference_from_gaps
 from scope_judge import records
-
-# Keys that the audits of a criterion are shown by.
-_MOST_KEYS = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,7 +133,6 @@ def _monitored(
             expired=counts["expired"],
             abstentions=draws.abstentions,
             suspended=suspends and alarm,
-            keys=_keys(draws, sided, alpha=alpha),
         ),
         holder=draws.holder,
         span=span,
@@ -223,31 +218,6 @@ def _evidence(
     times = np.array([draw.use.at for draw in draws])
     led = times[bets <= np.unique(bets)[figures.alarm_at - 1]]
     return figures, (float(led.min()), float(led.max()))
-
-
-def _keys(
-    draws: _Draws, sided: Sequence[_Draw], *, alpha: float
-) -> tuple[records.MonitoredKey, ...]:
-    """Returns the audits of the keys with the most errors."""
-    waiting = Counter(draw.use.by for draw in draws.accepted if draw.state == "open")
-    of_key = {draw.use.by: list[_Draw]() for draw in draws.accepted}
-    for draw in sided:
-        of_key[draw.use.by].append(draw)
-    shown = list[records.MonitoredKey]()
-    for key, own in of_key.items():
-        if own or waiting[key]:
-            figures, _ = _evidence(own, alpha=alpha, false_alarms=MONITOR_DELTA)
-            shown.append(
-                records.MonitoredKey(
-                    key=key,
-                    audited=figures.audited,
-                    errors=figures.errors,
-                    evidence=figures.evidence,
-                    open=waiting[key],
-                )
-            )
-    shown.sort(key=lambda row: (-row.errors, -row.audited))
-    return tuple(shown[:_MOST_KEYS])
 
 
 def _order(audits: CriterionAudits) -> tuple[str, float, float]:

@@ -1021,26 +1021,6 @@ class AlarmTimes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MonitoredKey:
-    """The audits of one criterion whose judgments one key was the first to ask for.
-
-    Args:
-        key: Name of the key.
-        audited: Labels of its accepted judgments that count, without ties.
-        errors: Its labels that differ from the verdict.
-        evidence: Evidence that the error of its accepted verdicts is above alpha: if it is not,
-            this reaches 20 with probability at most 0.05.
-        open: Its audited verdicts that wait for a label.
-    """
-
-    key: str
-    audited: int
-    errors: int
-    evidence: float
-    open: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class MonitoredCriterion(AlarmTimes):
     """The audits of one criterion under this version of the set.
 
@@ -1079,8 +1059,6 @@ class MonitoredCriterion(AlarmTimes):
         open: Audited verdicts that wait for a label.
         expired: Audited verdicts that got no label in time.
         abstentions: Drawn abstentions, which have no part in the error.
-        keys: The same labels by the keys that were the first to ask, at most 20: those with the
-            most errors first.
     """
 
     alpha: float
@@ -1107,7 +1085,6 @@ class MonitoredCriterion(AlarmTimes):
     open: int
     expired: int
     abstentions: int
-    keys: tuple[MonitoredKey, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

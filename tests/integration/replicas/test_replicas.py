@@ -3,12 +3,11 @@
 import asyncio
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.replicas.fleet import Fleet, failures, fleet_of, replica, rolling_restart
+from tests.integration.replicas.fleet import Fleet, failures, fleet_of, rolling_restart
 from tests.patience import PATIENCE_S, until
 from tests.traffic import ALPHA, BATCH, Answer, Client, batches_of, pair
 
@@ -131,25 +130,6 @@ async def test_two_replicas_that_calibrate_at_once_lose_nothing_and_double_nothi
     assert (
         changes == [(number, number * BATCH) for number in range(distinct, 0, -1)][: len(changes)]
     )
-
-
-async def test_a_replica_with_another_judge_is_refused_and_changes_nothing(
-    fleet: Fleet, tmp_path: Path
-) -> None:
-    async with Replica(fleet.replicas[0].port, "of-one-judge") as own:
-        await own.post(0)
-        before = await own.shown()
-        # The prefill is part of a judge, because it changes the scores.
-        with replica(tmp_path / "other", fleet.redis, SCOPE_PREFILL="[[") as running:
-            async with Replica(running.port, own.name) as stranger:
-                for answer in (
-                    await stranger.judgment(),
-                    await stranger.ask("POST", "/calibrate", batches_of(own.name, [1])),
-                    await stranger.ask("POST", f"{own.path}/rollback", {"version": 1}),
-                ):
-                    assert answer.outcome == "409 judge_mismatch"
-        assert await own.shown() == before
-        assert await own.used() == (1, BATCH)
 
 
 async def test_a_rolling_restart_behind_the_shipped_proxy_fails_no_request(fleet: Fleet) -> None:

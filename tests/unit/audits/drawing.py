@@ -21,14 +21,12 @@ EXAMPLES = [labelled(gap / 10, "A", number=gap) for gap in range(1, 41)]
 
 
 class FlakyStore(MemoryStore):
-    """A store that refuses, hangs or is slow on request, and counts what it is asked."""
+    """A store that refuses or hangs on request, and counts what it is asked."""
 
     def __init__(self) -> None:
         super().__init__()
         self.trouble: Callable[[], None] | None = None
         self.hangs = False
-        # Turns of the event loop that each call takes.
-        self.pauses = 0
         self.appends = 0
 
     async def write_audits(self, name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
@@ -41,8 +39,6 @@ class FlakyStore(MemoryStore):
         return await super().audit_states()
 
     async def _suffer(self) -> None:
-        for _ in range(self.pauses):
-            await asyncio.sleep(0)
         if self.hangs:
             await asyncio.Event().wait()
         if self.trouble:

@@ -1,11 +1,9 @@
 """Alarms of the audits: each one rings once, ends with a trace, and survives a restart."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +13,6 @@ from app.audits.entries import (
     AuditLabel,
     LabelEntry,
     TrailEntry,
-    in_fields,
-    read_row,
-    to_text,
     written,
 )
 from app.audits.monitor import Monitor
@@ -266,29 +261,6 @@ async def test_an_alarm_that_two_replicas_see_at_once_is_recorded_once() -> None
         assert len(await one.trail()) == 2
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        *({"alpha": alpha} for alpha in (None, 0.0, 1.0, 7.0, "0.1")),
-        *({"delta": delta} for delta in (0.0, 2.0)),
-        *({"version": version} for version in (None, -1, 2**63)),
-        *({"follows": follows} for follows in (None, -1, 2**63)),
-        {"guarantee": None},
-        {"write_id": None},
-        {"id": draw_id(1)},
-        {"event": "closed"},
-        {"event": "label_changed", "id": "an id of another program"},
-    ],
-)
-def test_an_entry_of_another_program_is_no_alarm(broken: dict[str, Any]) -> None:
-    alarm = TrailEntry.of(
-        **in_fields(MARGINAL), event="alarm", write_id="w1", version=1, by="ana", at=written(1000.0)
-    )
-    text = to_text(alarm)
-    assert read_row(StoredRow("alarm", 7, text)) == replace(alarm, position=7)
-    assert read_row(StoredRow("alarm", 7, json.dumps(json.loads(text) | broken))) is None
-
-
 async def test_an_alarm_that_ends_while_a_replica_computes_it_does_not_end_its_monitor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -318,54 +290,6 @@ async def test_an_alarm_that_an_expired_draw_lets_ring_names_no_key() -> None:
         replica.now += EXPIRES_S
         assert await replica.look()
         assert await replica.trail() == [("alarm", "service", written(2000.0), 30, 30)]
-
-
-async def test_clocks_that_jump_by_a_day_lose_no_alarm_and_change_no_order() -> None:
-    day = 86_400.0
-    async with services_of() as services:
-        await calibrate(services, n=50)
-        replica = Replica(services, now=10 * day)
-        await replica.draw(range(20), at=10 * day)
-        await replica.label(range(1, 20), "A")
-        # A day ahead: what was drawn has expired, and the labels count.
-        replica.now += day
-        found = await replica.shown()
-        assert (found.open, found.expired, found.audited) == (0, 1, 19)
-        # Back again: the draw is open again and takes its label, as on a replica that starts now.
-        replica.now -= day
-        found = await replica.shown()
-        assert (found.open, found.expired, found.waiting) == (1, 0, 19)
-        again = Replica(services, now=replica.now)
-        await again.auditor.catch_up()
-        assert await again.shown() == found
-        await replica.label([0], "A")
-        # The alarm rings while the clock is a day ahead, and ends and rings while it is right.
-        replica.now += day
-        await replica.draw(range(100, 140), at=replica.now)
-        await replica.label(range(100, 140), WRONG)
-        assert await replica.look()
-        replica.now -= day
-        assert await replica.look()
-        await replica.monitor.resume(await replica.set, reason="once", by="bob")
-        assert not await replica.look()
-        await replica.draw(range(200, 230), at=replica.now)
-        await replica.label(range(200, 230), WRONG)
-        assert await replica.look()
-        # A day behind, a new version ends it.
-        replica.now -= day
-        await calibrate(services, n=50, seed=3)
-        assert not await replica.look()
-        assert [(kind, at) for kind, _, at, *_ in await replica.trail()] == [
-            ("alarm", written(11 * day)),
-            ("resumed", written(10 * day)),
-            ("alarm", written(10 * day)),
-            ("alarm_ended", written(9 * day)),
-        ]
-        # A label after a day behind counts, although it is older than its draw.
-        await replica.draw([300], at=10 * day)
-        await replica.label([300], "A")
-        found = await replica.shown()
-        assert (found.audited, found.open) == (1, 0)
 
 
 async def test_an_alarm_is_in_force_while_the_store_takes_no_entries(

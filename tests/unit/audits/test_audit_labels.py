@@ -1,6 +1,5 @@
 """Labels of draws count exactly once, in the order that their sender judged."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -102,23 +101,6 @@ async def test_a_label_for_another_set_takes_none_of_the_labels() -> None:
         assert await label(services.auditor, (here, "A"), sets="default") == (1, 0, 0, 0, 0)
 
 
-async def test_labels_sent_at_once_to_several_replicas_count_exactly_once() -> None:
-    store = MemoryStore()
-    async with services_of(store=store, audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        found = await ids(services, traffic(range(40)))
-        batch: list[tuple[str, AuditLabel]] = [(each, "A") for each in found]
-        replicas = [replica(store) for _ in range(4)]
-        for each in replicas:
-            await each.open()
-        counts = await asyncio.gather(*(label(each, *batch) for each in replicas))
-        assert sum(first for first, *_ in counts) == 40
-        assert sum(unchanged for _, _, unchanged, _, _ in counts) == 120
-        for each in replicas:
-            await each.catch_up()
-            assert audits(each) == audits(replicas[0])
-
-
 async def test_the_swapped_comparison_is_the_same_draw_with_mirrored_labels() -> None:
     async with services_of(audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
@@ -135,46 +117,6 @@ async def test_the_swapped_comparison_is_the_same_draw_with_mirrored_labels() ->
         assert await label(services.auditor, (here, "tie"), (there, "B")) == (0, 1, 1, 0, 0)
         assert await rows_of(services.store) == end + 1
         assert audits(services.auditor)[0].label_of(here) == "A"
-
-
-class LateStore(MemoryStore):
-    """A store that holds labels up, before or after it takes them."""
-
-    def __init__(self, *, before: bool) -> None:
-        super().__init__()
-        self.before = before
-        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
-
-    async def write_audits(self, name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
-        if not more["forgotten"]:
-            return await super().write_audits(name, rows, **more)
-        found = None if self.before else await super().write_audits(name, rows, **more)
-        self.asked.set()
-        await self.goes_on.wait()
-        return await super().write_audits(name, rows, **more) if self.before else found
-
-
-@pytest.mark.parametrize("before", [True, False])
-async def test_judgments_do_not_wait_for_labels_and_every_label_counts_once(
-    monkeypatch: pytest.MonkeyPatch, *, before: bool
-) -> None:
-    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.1)
-    store = LateStore(before=before)
-    async with services_of(store=store, audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        one, two = await ids(services, traffic([1, 2]))
-        sending = asyncio.create_task(label(services.auditor, (one, "A"), (two, "tie")))
-        await store.asked.wait()
-        for number in range(3, 6):
-            assert None not in await judged(services, traffic([number]))
-        store.goes_on.set()
-        assert await sending == (2, 0, 0, 0, 0)
-        await services.auditor.catch_up()
-        other = replica(store)
-        await other.open()
-        for auditor in (services.auditor, other):
-            labels = [audit.label for audit in audits(auditor)]
-            assert labels == ["A", "tie", None, None, None]
 
 
 async def rows_of(store: AuditStore) -> int:

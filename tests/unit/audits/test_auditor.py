@@ -1,6 +1,5 @@
 """The auditor draws at random, and the same comparisons on every replica."""
 
-import asyncio
 import time
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
-from tests.patience import until
 from tests.serving import pair, request, services_of
 from tests.unit.audits.drawing import EXAMPLES, FlakyStore, audits, ids, judged, label, traffic
 
@@ -88,49 +86,6 @@ async def test_a_comparison_that_comes_again_is_drawn_once() -> None:
         assert other.id == first[0]
         assert store.appends == 2
         assert len(audits(services.auditor)) == 1
-
-
-async def test_replicas_with_different_rates_agree_on_their_draws_and_figures() -> None:
-    store = MemoryStore()
-    async with (
-        services_of(store=store, audit_rate=0.1) as low,
-        services_of(store=store, audit_rate=0.5) as high,
-        services_of(store=store, audit_rate=0.0) as none,
-    ):
-        await low.calibrator.add("default", EXAMPLES)
-        found = {
-            services: [
-                None if audit is None else audit.id
-                for audit in await judged(services, traffic(range(400)), alpha=0.3)
-            ]
-            for services in (low, high, none)
-        }
-        assert all(a in (None, b) for a, b in zip(found[low], found[high], strict=True))
-        assert found[none] == [None] * 400
-        reports = []
-        for services in (low, high, none):
-            await services.auditor.catch_up()
-            drawn = audits(services.auditor)
-            assert len(drawn) == 400 - found[high].count(None)
-            # A judgment that both replicas draw counts once, with the rate of the first one.
-            assert [audit.rate for audit in drawn].count(0.1) == 400 - found[low].count(None)
-            calibration = await services.calibrations.get("default")
-            reports.append((await services.monitor.of(calibration)).criteria)
-        assert reports[0] == reports[1] == reports[2] != ()
-
-
-async def test_draws_that_wait_for_a_write_are_written_together_and_outlive_their_callers() -> None:
-    store = FlakyStore()
-    async with services_of(store=store, audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        store.pauses = 50
-        calls = [asyncio.create_task(ids(services, [each])) for each in traffic(range(20))]
-        await until(lambda: store.appends > 0)
-        for call in calls[:5]:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
-        assert store.appends <= 3
-        assert len(audits(services.auditor)) == 20
 
 
 async def test_an_expired_draw_is_not_offered_for_a_label_again() -> None:

@@ -1,19 +1,13 @@
 """The draws of each criterion are its own, and one key does not take the places of all criteria."""
 
-import asyncio
 import itertools
 from typing import Any
 
-import pytest
-
 from app.audits.book import MOST_CRITERIA
-from tests.patience import PATIENCE_S
 from tests.serving import services_of
 from tests.unit.audits.drawing import (
     EXAMPLES,
-    FlakyStore,
     judged,
-    label,
     traffic,
 )
 
@@ -33,35 +27,6 @@ async def test_one_key_does_not_take_the_place_of_the_services_own_criterion() -
         await services.auditor.catch_up()
         report = await services.monitor.of(calibration)
         assert len(report.criteria) == MOST_CRITERIA + 1
-
-
-async def test_replicas_that_race_for_the_last_criteria_agree_on_them_and_lose_no_label(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # A slow machine makes no draw miss.
-    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", PATIENCE_S)
-    store = FlakyStore()
-    store.pauses = 10
-    async with (
-        services_of(store=store, audit_rate=1.0) as one,
-        services_of(store=store, audit_rate=1.0) as other,
-    ):
-        await one.calibrator.add("default", EXAMPLES)
-        calls = [
-            judged((one, other)[number % 2], traffic([number]), alpha=0.3 + number / 1000)
-            for number in range(200)
-        ]
-        named = [audit.id for (audit,) in await asyncio.gather(*calls) if audit is not None]
-        assert MOST_CRITERIA < len(named) <= 2 * MOST_CRITERIA, "the replicas did not race"
-        calibration = await one.calibrations.get("default")
-        await one.auditor.catch_up()
-        await other.auditor.catch_up()
-        reports = [await each.monitor.of(calibration) for each in (one, other)]
-        assert reports[0].criteria == reports[1].criteria
-        assert len(reports[0].criteria) == len(named)
-        assert await judged(other, traffic([500]), alpha=0.6) == [None]
-        labeled = await label(other.auditor, *((identifier, "A") for identifier in named))
-        assert labeled == (len(named), 0, 0, 0, 0)
 
 
 async def test_a_draw_says_nothing_about_another_criterion_or_version() -> None:

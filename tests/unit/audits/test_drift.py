@@ -1,6 +1,5 @@
 """Tests of drift: what a process finds. Statistics are in tests/statistics."""
 
-import asyncio
 from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -77,29 +76,6 @@ async def test_an_alarm_keeps_its_time(caplog: pytest.LogCaptureFixture) -> None
     assert line.startswith("drift alarm: ")
     assert f"since {written(200.0)}" in line
     assert f"from {written(100.0)} to {written(200.0)}" in line
-
-
-async def test_a_reader_who_leaves_takes_no_judgment_away(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("app.audits.drift._MOST_AT_ONCE", 100)
-    evidence = []
-    for leaves in (False, True):
-        async with replicas(1, MemoryStore()) as (services,):
-            calibration = await calibrate(services)
-            await judge(services, 500, width=UNSURE)
-            if leaves:
-                reader = asyncio.create_task(services.drift.of(calibration))
-                state = services.drift._sets["default"]
-                while len(state.fresh) == 500 * len(STREAMS):  # noqa: ASYNC110 - one turn each
-                    await asyncio.sleep(0)
-                # It now waits for the thread that tests the first of them.
-                reader.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await reader
-            evidence.append(await services.drift.of(calibration))
-    assert evidence[0] == evidence[1]
-    assert evidence[0]["uncertainty"].alarm
 
 
 async def test_a_new_version_of_the_set_begins_anew() -> None:

@@ -56,21 +56,6 @@ async def test_a_store_that_hangs_holds_a_judgment_up_for_a_bounded_time(
         assert store.appends == 1
 
 
-async def test_a_draw_that_the_store_has_taken_counts_although_a_read_takes_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.01)
-    store = FlakyStore()
-    async with services_of(store=store, audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        async with services.auditor._reading:
-            judging = asyncio.create_task(judged(services, traffic([1])))
-            await until(lambda: store.appends == 1)
-            await asyncio.sleep(0.05)
-        assert None not in await judging
-        assert "scope_audit_draws_missed_total 0.0" in services.telemetry.exposition()[0].decode()
-
-
 async def test_a_full_disk_is_one_line_of_the_log_until_it_takes_draws_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,25 +222,6 @@ def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
     assert until == min(ends, default=math.inf)
 
 
-async def test_the_alarm_is_raised_at_the_label_at_which_the_evidence_reaches_its_line(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with scene() as (stage, write_id):
-        await stage.append(*(drawn(i, write_id=write_id) for i in range(60)))
-        seen = list[MonitoredCriterion]()
-        for i in range(60):
-            # Every second verdict is wrong, at alpha 0.1.
-            await stage.append(labelled(i, WRONG if i % 2 else "A"))
-            seen.append(await stage.report())
-        at = next(i for i, shown in enumerate(seen) if shown.alarm)
-        # It is the first criterion of its version.
-        assert seen[at].alarm_evidence == 40.0
-        assert seen[at - 1].evidence < 40.0 <= seen[at].evidence
-        assert {shown.alarm_at for shown in seen[at:]} == {at + 1}
-        assert (seen[-1].audited, seen[-1].errors) == (60, 30)
-        assert caplog.text.count("show more errors than alpha 0.1 (marginal)") == 1
-
-
 async def test_an_open_draw_holds_later_labels_up_until_it_has_expired() -> None:
     async with scene() as (stage, write_id):
         await stage.append(*(drawn(i, write_id=write_id) for i in range(10)))
@@ -286,30 +267,6 @@ async def test_an_audit_that_holds_labels_up_is_shown_with_its_age_and_key() -> 
         assert shown() == {"scope_audits_waiting": (of_set, 0.0)}
 
 
-async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() -> None:
-    async with scene() as (stage, write_id):
-        # The attacker's judgments are wrong, those of the others are right.
-        by = ["attacker" if i % 3 == 0 else "ana" if i % 3 == 1 else "cyd" for i in range(90)]
-        draws = [drawn(i, write_id=write_id, by=by[i]) for i in range(90)]
-        # Only the first key that asked for a judgment counts.
-        await stage.append(*draws, *(drawn(i, write_id=write_id, by="bob") for i in range(90)))
-        await stage.append(*(labelled(i, WRONG if i % 3 == 0 else "A") for i in range(80)))
-        await stage.append(labelled(1, "tie"))
-        found = await stage.report()
-        wrong = [i % 3 == 0 for i in range(80) if i != 1]
-        figures = monitor(wrong, alpha=0.1, false_alarms=alarm_delta(1))
-        assert (found.evidence, found.alarm) == (figures.evidence, True)
-        # By errors, and then by labels: 27, 26 and 27 labels without the tie.
-        own = {"attacker": [True] * 27, "cyd": [False] * 26, "ana": [False] * 26}
-        assert [each.key for each in found.keys] == ["attacker", "ana", "cyd"]
-        for each in found.keys:
-            figures = monitor(own[each.key], alpha=0.1)
-            assert (each.audited, each.errors) == (figures.audited, figures.errors)
-            assert each.evidence == figures.evidence
-        assert [each.evidence > 20 for each in found.keys] == [True, False, False]
-        assert sum(each.open for each in found.keys) == found.open == 10
-
-
 @pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
 async def test_an_alarm_suspends_all_alphas_of_its_set_up_to_its_own(
     on_alarm: OnAlarm,
@@ -326,27 +283,3 @@ async def test_an_alarm_suspends_all_alphas_of_its_set_up_to_its_own(
         found = await stage.fresh_monitor(on_alarm=on_alarm).suspended(asked)
         assert found == ({MARGINAL, strict, PAC} if on_alarm == "abstain" else set())
         assert await stage.monitor.suspended(asked) == found
-
-
-async def test_the_twenty_criteria_with_the_most_labels_have_gauges() -> None:
-    async with scene() as (stage, write_id):
-        # The criterion with the number k has k labels.
-        keys = [replace(MARGINAL, alpha=0.01 * k) for k in range(1, 26)]
-        await stage.append(
-            *(
-                drawn(i, write_id=write_id, criterion=key)
-                for k, key in enumerate(keys, start=1)
-                for i in range(k)
-            ),
-            *(labelled(i, "A") for i in range(25)),
-        )
-        await stage.reports()
-        text, _ = stage.telemetry.exposition()
-        families = text_string_to_metric_families(text.decode())
-        shown = {
-            float(sample.labels["alpha"]): sample.value
-            for family in families
-            for sample in family.samples
-            if sample.name == "scope_monitor_audited"
-        }
-        assert shown == {key.alpha: k for k, key in enumerate(keys, start=1) if k > 5}

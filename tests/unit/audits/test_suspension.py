@@ -32,23 +32,6 @@ def reasons(judged: list[Judgment]) -> set[str | None]:
     return {each.reason for each in judged}
 
 
-async def test_an_alarm_is_followed_by_a_service_that_judges_on() -> None:
-    async with services_of(audit_rate=1.0, on_alarm="abstain") as services:
-        calibration = await calibrate(services)
-        # This computes the version once, without an alarm.
-        judged = [each for each in await judge(services, 60) if each.verdict != "abstain"]
-        assert not (await services.monitor.of(calibration)).alarmed
-        labels = [sent(each.audit.id, OTHER[each.verdict]) for each in judged if each.audit]
-        following = asyncio.create_task(services.monitor.follow())
-        try:
-            await services.auditor.label(labels, may_use=lambda name: True)
-            async with asyncio.timeout(PATIENCE_S):
-                while "suspended" not in reasons(await judge(services, 1)):
-                    pass
-        finally:
-            following.cancel()
-
-
 async def test_a_judgment_by_a_version_that_ends_an_alarm_does_not_wait_for_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -174,23 +174,6 @@ async def test_a_pair_that_comes_swapped_or_under_another_criterion_keeps_its_fi
         assert kept_keys(store) == set()
 
 
-async def test_a_draw_of_before_the_setting_gets_texts_when_it_comes_again_swapped() -> None:
-    store = MemoryStore()
-    (given,) = traffic([1])
-    async with services_of(store=store, audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        (one,) = await ids(services, [given])
-    async with keeping(store) as services:
-        await judged(services, [given.swapped], alpha=0.2)
-        (audit,) = (await page(services)).audits
-        assert audit.texts is not None
-        # The id names the order of the texts, so that a label counts for the right side.
-        is_first = audit.texts.response_a == given.response_a[0]
-        assert int(audit.id, 16) == int(one, 16) ^ (not is_first)
-        await label(services.auditor, (audit.id, "A" if is_first else "B"))
-        assert [audit.label for audit in audits(services.auditor)] == ["A"]
-
-
 async def test_texts_of_expired_audits_are_removed_and_those_of_open_ones_stay() -> None:
     store = MemoryStore()
     async with keeping(store, audit_expires_s=1000.0) as services:

@@ -162,66 +162,11 @@ async def test_a_label_mass_at_the_limit_is_on_task() -> None:
             assert (found.label_mass, found.reason) == (0.5, reason)
 
 
-async def test_a_calibration_leaves_out_off_task_examples() -> None:
-    # 100 right examples, and 100 wrong ones with the same certainty but off task. With the wrong
-    # ones the share of errors is one half; without them alpha = 1/100 is feasible.
-    def script(prompt: Prompt) -> LabelLogits:
-        plain = by_quality(prompt)
-        odd = (
-            int(prompt.user.split("Question ")[1].split("?")[0]) % 2
-            if "Question " in prompt.user
-            else 0
-        )
-        return logits_of_gap(plain.a - plain.b, label_mass=0.1 if odd else 0.9)
-
-    examples = [labelled(2.0 + i / 100, "B" if i % 2 else "A", number=i) for i in range(200)]
-    found = {}
-    for limit in (0.0, 0.5):
-        async with services_of(ScriptedEngine(script), min_label_mass=limit) as services:
-            calibration = (await services.calibrator.add("default", examples)).calibration
-            found[limit] = calibration.row(0.1, "marginal", None)
-            assert calibration.n == 200
-            assert calibration.accuracy == 0.5
-            sure = await judged(services, pair(3.9, 0.0))
-            assert (sure.verdict == "A") == (limit == 0.5)
-    assert not found[0.0].feasible
-    assert (found[0.5].threshold, found[0.5].coverage, found[0.5].empirical_risk) == (LN2, 0.5, 0)
-
-
-async def test_judgments_whose_orders_disagree_are_counted() -> None:
-    # The response shown first gains 1, the better one its difference: at 2.0 both orders agree.
-    def script(prompt: Prompt) -> LabelLogits:
-        plain = by_quality(prompt)
-        return logits_of_gap(plain.a - plain.b + 1.0)
-
-    async with services_of(ScriptedEngine(script)) as services:
-        pairs = [pair(0.5, 0.0), pair(0.0, 0.5), pair(2.0, 0.0), pair(0.0, 2.0), pair(1.0, 0.0)]
-        found = await services.judge.judge_batch([request(each, alpha=None) for each in pairs])
-        preferences = [each.preference for each in found if isinstance(each, Case)]
-        disagree = [each is not None and each.orders_disagree for each in preferences]
-        # At 1.0 the reverse order has no preference: p_rev is 0.5.
-        assert disagree == [True, True, False, False, False]
-        exposition = services.telemetry.exposition()[0].decode()
-        assert "scope_order_disagreements_total 2.0" in exposition
-
-
 async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_needed() -> None:
     async with services_of() as services:
         found = await judged(services, pair(0.0, 0.001), alpha=None)
         assert (found.verdict, found.reason) == ("B", None)
         assert (found.threshold, found.risk_level, found.calibration) == (None, None, None)
-
-
-async def test_pac_is_never_looser_than_marginal_and_accepts_with_enough_examples() -> None:
-    async with services_of() as services:
-        await calibrate(services, n=300, wrong_below=0.5)
-        comparison = pair(3.9, 0.0)
-        marginal = await judged(services, comparison, alpha=0.2)
-        pac = await judged(services, comparison, alpha=0.2, guarantee="pac", delta=0.05)
-        assert pac.verdict == marginal.verdict == "A"
-        assert pac.threshold is not None
-        assert marginal.threshold is not None
-        assert pac.threshold <= marginal.threshold
 
 
 async def test_a_judgment_is_accepted_exactly_from_its_risk_level_on() -> None:

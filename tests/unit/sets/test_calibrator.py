@@ -1,6 +1,5 @@
 """Adding labeled batches: counts, versions, and failures of engine and store."""
 
-import asyncio
 import math
 import shutil
 from dataclasses import replace
@@ -27,7 +26,7 @@ from app.ports import Head, LabelLogits, Prompt
 from app.sets.change import JudgedBatch
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
-from tests.serving import ShortEngine, calibrations_of, labelled, services_of
+from tests.serving import ShortEngine, labelled, services_of
 from tests.unit.sets.trails import batch, holds, read
 
 MARKER = "xyzzy-secret-text"
@@ -189,21 +188,6 @@ async def test_an_engine_that_fails_leaves_nothing_written() -> None:
             with pytest.raises((EngineUnavailableError, JudgmentFailedError)):
                 await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
             assert await services.store.names() == []
-
-
-async def test_two_replicas_that_write_at_once_lose_nothing() -> None:
-    store = MemoryStore()
-    async with services_of(store=store) as one, services_of(store=store) as two:
-        # Each replica writes its own examples, and both write those with negative numbers.
-        await asyncio.gather(
-            *(
-                services.calibrator.add("default", batch(-1 - number, 100 * replica + number))
-                for replica, services in ((1, one), (2, two))
-                for number in range(6)
-            )
-        )
-        found = await calibrations_of(store).get("default")
-        assert (found.n, found.version) == (6 + 12, 12)
 
 
 async def test_a_full_set_takes_no_further_pair_and_judges_none(
