@@ -14,14 +14,12 @@ from app.api.application import create_application
 from app.judges.cascade import CascadeScorer, EscalationShare, LargeJudge
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.scripted import Script, ScriptedEngine, logits_of_gap
-from app.judges.label_logits import LabelLogitScorer
-from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import LabelLogits, Prompt, Store
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.wiring.services import assembled
-from tests.serving import application_of
+from tests.serving import application_of, label_scorer
 
 LARGE_URL = "http://localhost:9001"
 
@@ -89,7 +87,7 @@ async def cascade_client(
     """A client of the small service, which asks the large one over the network."""
     settings = Settings(engine="scripted", store_url="memory://", escalate_url=LARGE_URL, **given)
     telemetry = Telemetry.on_own_registry()
-    small = await LabelLogitScorer.start(engine("small"), PromptTemplate(), telemetry=telemetry)
+    small = await label_scorer(engine("small"), telemetry)
     endpoints = Endpoints(urls=(LARGE_URL,), timeout_s=longest_s, probe_every_s=probe_every_s)
     large = LargeJudge(endpoints, network)
     await large.start()

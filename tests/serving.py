@@ -32,6 +32,17 @@ seed_drift()
 complete_questions()
 
 
+async def label_scorer(
+    engine: Engine | None = None, telemetry: Telemetry | None = None
+) -> LabelLogitScorer:
+    """A started judge with the paper's prompts."""
+    return await LabelLogitScorer(
+        engine=engine or ScriptedEngine(),
+        template=PromptTemplate(),
+        telemetry=telemetry or Telemetry.on_own_registry(),
+    ).start()
+
+
 @asynccontextmanager
 async def services_of(
     engine: Engine | None = None,
@@ -43,7 +54,7 @@ async def services_of(
     engine, own = engine or ScriptedEngine(), store or MemoryStore()
     await own.open()
     telemetry = Telemetry.on_own_registry()
-    scorer = await LabelLogitScorer.start(engine, PromptTemplate(), telemetry=telemetry)
+    scorer = await label_scorer(engine, telemetry)
     try:
         services = assembled(settings, scorer, own, telemetry=telemetry)
         await services.auditor.open()
@@ -145,10 +156,7 @@ async def client_of_scorer(
 
 def scripted_fingerprint() -> str:
     """The fingerprint of the judge that `engine="scripted"` starts."""
-    starting = LabelLogitScorer.start(
-        ScriptedEngine(), PromptTemplate(), telemetry=Telemetry.on_own_registry()
-    )
-    return asyncio.run(starting).identity.fingerprint
+    return asyncio.run(label_scorer()).identity.fingerprint
 
 
 class ShortEngine(ScriptedEngine):

@@ -123,7 +123,6 @@ class DecisionScorer:
 
     # Set by `start`.
     identity: JudgeIdentity
-    _served: Mapping[str, Any]
 
     def __init__(
         self,
@@ -168,7 +167,7 @@ class DecisionScorer:
         answered = [one for each in await self._servers.on_each(probed) for one in each]
         self._answered_as = _one_model(answered)
         self._servers.start_probes(lambda server: self._rehearsed(server, probes[0]))
-        self._served = {
+        served = {
             "hosts": sorted({urlsplit(url).hostname or "" for url in self._urls}),
             "answered_as": self._answered_as,
             "dialect": self._form.dialect.name,
@@ -176,23 +175,10 @@ class DecisionScorer:
             "decimals": _decimals(answered),
         }
         self.identity = decision_identity(
-            self._served,
+            served,
             model=self._model,
             judge=self._judge,
             max_prompt_tokens=self._max_prompt_tokens,
-        )
-
-    @property
-    def in_words(self) -> str:
-        """The outcome of the start, in a sentence for people."""
-        served = self._served
-        together = "one request" if served["questions_together"] == 2 else "a request each"
-        decimals = served["decimals"]
-        rounded = "not rounded" if decimals is None else f"rounded to {decimals} decimals"
-        return (
-            f"The judge is the decision server {', '.join(served['hosts'])}, which answers as "
-            f"{served['answered_as']!r}. Its dialect is {served['dialect']!r}, both orders have "
-            f"{together}, and probabilities are {rounded}"
         )
 
     async def stop(self) -> None:

@@ -3,9 +3,9 @@
 import math
 import statistics
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
@@ -38,17 +38,32 @@ _MOST_TOKENS_OF_TEXTS = 200
 # A judge with less label mass would most likely answer with something other than a label.
 LEAST_LABEL_MASS = 0.5
 # The beginning of the answer for which the paper's prompt asks.
-FOUND_PREFILL = "[["
+_FOUND_PREFILL = "[["
+_ANY_PAIR = Comparison.of("x", "x", "x")
 
 
 @dataclass(kw_only=True, eq=False)
 class ChatScorer:
-    """A chat model with a prompt template, on an engine that is started."""
+    """A chat model with a prompt template, on an engine that `start` starts."""
 
     engine: Engine
     template: PromptTemplate
-    identity: JudgeIdentity
     telemetry: Telemetry
+    identity: JudgeIdentity = field(init=False)
+
+    async def start(self, on_stage: OnStage = no_stage) -> Self:
+        """Loads the model.
+
+        Raises:
+            StartupError: The model cannot be loaded, or cannot work as a judge.
+        """
+        started = await self.engine.start(self.template.render(_ANY_PAIR), on_stage)
+        self.identity = self.identity_on(started)
+        return self
+
+    def identity_on(self, engine: EngineIdentity) -> JudgeIdentity:
+        """The identity of the judge on an engine that has started."""
+        return chat_identity(engine, self.template)
 
     async def stop(self) -> None:
         await self.engine.stop()
@@ -116,28 +131,6 @@ def checked(answered: Sequence[T], prompts: int, answers: int = 1) -> Sequence[T
 class LabelLogitScorer(ChatScorer):
     """A chat model by its labels; both orders of all comparisons are one engine call."""
 
-    @classmethod
-    async def start(
-        cls,
-        engine: Engine,
-        template: PromptTemplate,
-        *,
-        telemetry: Telemetry,
-        on_stage: OnStage = no_stage,
-    ) -> "LabelLogitScorer":
-        """Loads the model of an engine that is not yet started.
-
-        Raises:
-            StartupError: The model cannot be loaded, or cannot work as a judge.
-        """
-        started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
-        return cls(
-            engine=engine,
-            template=template,
-            identity=chat_identity(started, template),
-            telemetry=telemetry,
-        )
-
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
         pairs = await self.both_orders(comparisons, self.engine.label_logits)
         return [score_of_orders(forward, reverse) for (forward,), (reverse,) in pairs]
@@ -145,49 +138,40 @@ class LabelLogitScorer(ChatScorer):
     def weakness(self, score: Score) -> str | None:
         return label_weakness(score, self.template.prefill)
 
+    async def find_prefill(self, comparisons: Sequence[Comparison]) -> bool:
+        """Begins the answers with "[[", if only then the judge answers with a label.
 
-async def with_found_prefill(
-    scorer: LabelLogitScorer, comparisons: Sequence[Comparison]
-) -> LabelLogitScorer:
-    """The judge whose answers begin with "[[", if only then it answers with a label.
+        The paper's prompt asks for "[[A]]", and many models put their probability on "[[".
 
-    The paper's prompt asks for "[[A]]", and many models put their probability on "[[".
+        Args:
+            comparisons: Plain comparisons, which the judge scores without the prefill, and with it
+                if it is weak without.
 
-    Args:
-        scorer: The started judge.
-        comparisons: Plain comparisons, which the judge scores without the prefill, and with it if
-            it is weak without.
+        Returns:
+            Whether the judge has changed. It does not if it has a prefill, is not weak, or stays
+            weak, and if its engine cannot change the prompt.
+        """
+        engine, before = self.engine, (self.template, self.identity)
+        if self.template.prefill or not isinstance(engine, Reprompted):
+            return False
+        if await self._median_label_mass(comparisons) >= LEAST_LABEL_MASS:
+            return False
+        begun = replace(self.template, prefill=_FOUND_PREFILL)
+        try:
+            started = await engine.use_prompt(begun.render(_ANY_PAIR))
+        except StartupError:
+            return False
+        self.template, self.identity = begun, chat_identity(started, begun)
+        if await self._median_label_mass(comparisons) >= LEAST_LABEL_MASS:
+            return True
+        self.template, self.identity = before
+        await engine.use_prompt(self.template.render(_ANY_PAIR))
+        return False
 
-    Returns:
-        A judge with another fingerprint; the same one if it has a prefill, is not weak, or stays
-        weak, and if its engine cannot change the prompt.
-    """
-    engine, template = scorer.engine, scorer.template
-    if template.prefill or not isinstance(engine, Reprompted):
-        return scorer
-    if await _median_label_mass(scorer, comparisons) >= LEAST_LABEL_MASS:
-        return scorer
-    begun = replace(template, prefill=FOUND_PREFILL)
-    try:
-        started = await engine.use_prompt(begun.render(comparisons[0]))
-    except StartupError:
-        return scorer
-    found = LabelLogitScorer(
-        engine=engine,
-        template=begun,
-        identity=chat_identity(started, begun),
-        telemetry=scorer.telemetry,
-    )
-    if await _median_label_mass(found, comparisons) >= LEAST_LABEL_MASS:
-        return found
-    await engine.use_prompt(template.render(comparisons[0]))
-    return scorer
-
-
-async def _median_label_mass(scorer: LabelLogitScorer, comparisons: Sequence[Comparison]) -> float:
-    """0 if no comparison has a score."""
-    scores = [each for each in await scorer.score(comparisons) if isinstance(each, Score)]
-    return statistics.median([each.label_mass or 0.0 for each in scores] or [0.0])
+    async def _median_label_mass(self, comparisons: Sequence[Comparison]) -> float:
+        """0 if no comparison has a score."""
+        scores = [each for each in await self.score(comparisons) if isinstance(each, Score)]
+        return statistics.median([each.label_mass or 0.0 for each in scores] or [0.0])
 
 
 def label_weakness(score: Score, prefill: str) -> str | None:

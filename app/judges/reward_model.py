@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Self
 
 from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidComparisonError, JudgmentFailedError
@@ -26,24 +27,17 @@ class RewardModelScorer:
     """A reward model; each response of a call is scored once, whatever its comparisons."""
 
     model: RewardModel
-    _: KW_ONLY
-    identity: JudgeIdentity
     telemetry: Telemetry
+    identity: JudgeIdentity = field(init=False)
 
-    @classmethod
-    async def start(
-        cls,
-        model: RewardModel,
-        *,
-        telemetry: Telemetry,
-        on_stage: OnStage = no_stage,
-    ) -> "RewardModelScorer":
-        """Loads a model that is not yet started.
+    async def start(self, on_stage: OnStage = no_stage) -> Self:
+        """Loads the model.
 
         Raises:
             StartupError: The model cannot be loaded, or cannot work as a judge.
         """
-        return cls(model, identity=await model.start(on_stage), telemetry=telemetry)
+        self.identity = await self.model.start(on_stage)
+        return self
 
     async def stop(self) -> None:
         await self.model.stop()

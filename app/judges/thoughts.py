@@ -4,7 +4,8 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
@@ -20,13 +21,11 @@ from app.judges.label_logits import (
     label_weakness,
     score_of_orders,
 )
-from app.judges.prompts import PromptTemplate, rendered
+from app.judges.prompts import rendered
 from app.judges.scorer import Judged, ScoreError, ScoreOutcome
 from app.judges.votes import Draw, Votes, draws_of, most_tokens, score_of_votes, verdict_of
-from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
-    Engine,
     EngineIdentity,
     Generated,
     LabelLogits,
@@ -48,6 +47,7 @@ _SAMPLES, _VOTES = 1, 16
 # Tokens of the thought that measures the speed of a start.
 _MEASURED_TOKENS = 64
 
+_PROBE = Comparison.of("x", "x", "x")
 UNFINISHED = NoScore(reason="thought_unfinished")
 
 
@@ -63,75 +63,60 @@ class ThoughtScorer(ChatScorer):
     messages without an end are no votes, and a comparison has no score if most have none.
 
     Args:
-        samples: Thoughts in each order.
+        samples: Thoughts in each order; 0 for 1, or 16 where verdicts are votes.
         max_tokens: Largest number of tokens of a thought.
         temperature: Temperature of the thoughts.
-        votes: Whether its verdicts are votes.
+        timeout_s: A request is stopped after this. If a thought takes longer at the speed that the
+            start measures, the log has advice.
         tie_key: Key of the hash that breaks ties of votes.
     """
 
     samples: int
     max_tokens: int
     temperature: float
-    votes: bool
+    timeout_s: float = math.inf
     tie_key: bytes = b""
+    votes: bool = field(init=False)
 
-    @classmethod
-    async def start(
-        cls,
-        engine: Engine,
-        template: PromptTemplate,
-        *,
-        samples: int | None,
-        max_tokens: int,
-        temperature: float,
-        timeout_s: float = math.inf,
-        tie_key: bytes = b"",
-        telemetry: Telemetry,
-        on_stage: OnStage = no_stage,
-    ) -> "ThoughtScorer":
-        """Loads the model. The arguments are those of the class.
-
-        Without `samples` these are 1, or 16 where verdicts are votes. A request is stopped after
-        `timeout_s`; if a thought takes longer at the measured speed, the log has advice.
-
-        Raises:
-            StartupError: The model cannot be loaded, or cannot work as a judge that thinks.
-        """
-        prompt = template.render(Comparison.of("x", "x", "x"))
-        started = await engine.start(prompt, on_stage)
-        votes = started.think_end is None
-        samples = samples or (_VOTES if votes else _SAMPLES)
-        if votes and samples == 1:
+    async def start(self, on_stage: OnStage = no_stage) -> Self:
+        await super().start(on_stage)
+        if self.votes and self.samples == 1:
             raise StartupError(
                 "these servers cannot continue a thought, so their verdicts are votes, and one "
                 "vote in each order says too little: set SCOPE_SAMPLES to 8 or more, or unset it"
             )
-        identity = thought_identity(
-            started, template, samples=samples, max_tokens=max_tokens, temperature=temperature
-        )
-        if identity.max_prompt_tokens < 1:
+        longest = self.identity.max_prompt_tokens
+        if longest < 1:
             raise StartupError(
-                f"SCOPE_THINK_TOKENS={max_tokens} leaves no room for a prompt in the "
-                f"context of {started.max_prompt_tokens + 1} tokens: set it to less"
+                f"SCOPE_THINK_TOKENS={self.max_tokens} leaves no room for a prompt in the "
+                f"context of {longest + self.max_tokens + 1} tokens: set it to less"
             )
-        scorer = cls(
-            engine=engine,
-            template=template,
-            identity=identity,
-            samples=samples,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            votes=votes,
-            tie_key=tie_key,
-            telemetry=telemetry,
-        )
-        if timeout_s < math.inf:
+        if self.timeout_s < math.inf:
             on_stage("measuring the speed of its thoughts")
-            advice = advice_on_timeout(await scorer._tokens_per_s(prompt), max_tokens, timeout_s)
+            speed = await self._tokens_per_s(self.template.render(_PROBE))
+            advice = advice_on_timeout(speed, self.max_tokens, self.timeout_s)
             if advice is not None:
                 logger.warning("%s", advice)
-        return scorer
+        return self
+
+    def identity_on(self, engine: EngineIdentity) -> JudgeIdentity:
+        self.votes = engine.think_end is None
+        self.samples = self.samples or (_VOTES if self.votes else _SAMPLES)
+        identity = chat_identity(
+            engine,
+            self.template,
+            kind="chat model that thinks",
+            scoring={
+                "kind": "thoughts",
+                "samples": self.samples,
+                "temperature": self.temperature,
+                "think_tokens": self.max_tokens,
+                "think_end": engine.think_end,
+                "left_out": list(engine.left_out),
+            },
+            decides={"reading": _READING},
+        )
+        return replace(identity, max_prompt_tokens=identity.max_prompt_tokens - self.max_tokens)
 
     async def _tokens_per_s(self, prompt: Prompt) -> float | None:
         """Measures how fast one thought is written alone; None if the engine does not count."""
@@ -287,29 +272,3 @@ def advice_on_timeout(tokens_per_s: float | None, max_tokens: int, timeout_s: fl
         f"{timeout_s:g} s: set SCOPE_TIMEOUT_S to {2 * needed} or more, or SCOPE_THINK_TOKENS to "
         f"{int(tokens_per_s * timeout_s)} or less"
     )
-
-
-def thought_identity(
-    engine: EngineIdentity,
-    template: PromptTemplate,
-    *,
-    samples: int,
-    max_tokens: int,
-    temperature: float,
-) -> JudgeIdentity:
-    """Returns the identity of a chat model that thinks; see `chat_identity`."""
-    identity = chat_identity(
-        engine,
-        template,
-        kind="chat model that thinks",
-        scoring={
-            "kind": "thoughts",
-            "samples": samples,
-            "temperature": temperature,
-            "think_tokens": max_tokens,
-            "think_end": engine.think_end,
-            "left_out": list(engine.left_out),
-        },
-        decides={"reading": _READING},
-    )
-    return replace(identity, max_prompt_tokens=identity.max_prompt_tokens - max_tokens)

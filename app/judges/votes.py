@@ -17,15 +17,11 @@ from app.flow import off_loop
 from app.judges.label_logits import ChatScorer, chat_identity
 from app.judges.prompts import PromptTemplate
 from app.judges.scorer import ScoreError
-from app.observability.telemetry import Telemetry
 from app.ports import (
-    Engine,
     EngineIdentity,
     Generated,
-    OnStage,
     PromptError,
     Sampling,
-    no_stage,
 )
 
 # Tokens of an answer: "[[A]]" has up to five; a JSON object has fields before its verdict.
@@ -53,32 +49,18 @@ class VoteScorer(ChatScorer):
     temperature: float
     tie_key: bytes = b""
 
-    @classmethod
-    async def start(
-        cls,
-        engine: Engine,
-        template: PromptTemplate,
-        *,
-        samples: int,
-        temperature: float,
-        tie_key: bytes = b"",
-        telemetry: Telemetry,
-        on_stage: OnStage = no_stage,
-    ) -> "VoteScorer":
-        """Loads the model. The arguments are those of the class.
-
-        Raises:
-            StartupError: The model cannot be loaded, or cannot work as a judge.
-        """
-        started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
-        return cls(
-            engine=engine,
-            template=template,
-            identity=vote_identity(started, template, samples=samples, temperature=temperature),
-            samples=samples,
-            temperature=temperature,
-            tie_key=tie_key,
-            telemetry=telemetry,
+    def identity_on(self, engine: EngineIdentity) -> JudgeIdentity:
+        return chat_identity(
+            engine,
+            self.template,
+            kind="chat model by votes",
+            scoring={
+                "kind": "votes",
+                "samples": self.samples,
+                "temperature": self.temperature,
+                "left_out": list(engine.left_out),
+            },
+            decides={"max_tokens": most_tokens(self.template), "reading": _READING},
         )
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
@@ -247,21 +229,3 @@ def is_unanimous(score: Score) -> bool:
     """Whether all votes in both orders are for one response."""
     forward, reverse = score.gaps
     return abs(forward) == CERTAIN_GAP and forward == reverse
-
-
-def vote_identity(
-    engine: EngineIdentity, template: PromptTemplate, *, samples: int, temperature: float
-) -> JudgeIdentity:
-    """Returns the identity of a chat model that votes; see `chat_identity`."""
-    return chat_identity(
-        engine,
-        template,
-        kind="chat model by votes",
-        scoring={
-            "kind": "votes",
-            "samples": samples,
-            "temperature": temperature,
-            "left_out": list(engine.left_out),
-        },
-        decides={"max_tokens": most_tokens(template), "reading": _READING},
-    )

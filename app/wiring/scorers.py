@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import TypeVar
 
 from app.core.cascade import PAC_ONLY
@@ -12,14 +11,14 @@ from app.flow import off_loop
 from app.judges.cascade import CascadeScorer, EscalationShare, LargeJudge
 from app.judges.decision_servers import DecisionScorer
 from app.judges.engines.openai_servers import Endpoints
-from app.judges.label_logits import LabelLogitScorer, with_found_prefill
+from app.judges.label_logits import ChatScorer, LabelLogitScorer
 from app.judges.prompts import PromptTemplate, load_template
 from app.judges.reward_model import RewardModelScorer
 from app.judges.scorer import Scorer
 from app.judges.thoughts import ThoughtScorer
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
-from app.ports import ANY_LENGTH, Engine, OnStage
+from app.ports import ANY_LENGTH, Engine
 from app.settings import Settings
 from app.wiring.engines import (
     make_engine,
@@ -28,7 +27,7 @@ from app.wiring.engines import (
 )
 from app.wiring.startup import StartupObserver, bundled_comparisons
 
-S = TypeVar("S")
+S = TypeVar("S", bound=ChatScorer | RewardModelScorer | DecisionScorer | LargeJudge)
 
 # Answers in each order, and the temperature of answers and thoughts, where the settings leave them.
 _VOTES, _TEMPERATURE = 16, 1.0
@@ -64,85 +63,67 @@ def open_scorer(
     """
     if settings.engine == "decisions":
         servers = _decision_scorer(settings, telemetry)
-        return _connected(servers, observer, f"Connecting to judge {settings.judge_name}")
+        return _started(servers, observer, f"Connecting to judge {settings.judge_name}")
     prompts = template or load_template(settings.prompt_file, prefill=settings.prefill)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Scorer]:
         architecture = await asyncio.to_thread(reward_architecture, settings)
-        start: Callable[..., Awaitable[Scorer]]
         stage = f"Loading judge {settings.judge_name}"
+        scorer: ChatScorer | RewardModelScorer
         if architecture is not None:
-            model = make_reward_model(settings)
             stage += f", a reward model ({architecture})"
-            start = partial(RewardModelScorer.start, model, telemetry=telemetry)
-            async with _started(start, model.stop, observer, stage) as scorer:
-                yield scorer
-            return
-        engine = (new_engine or make_engine)(settings)
-        start = partial(_start_chat_model, engine, prompts, settings, tie_key, telemetry)
-        async with _started(start, engine.stop, observer, stage) as scorer:
+            scorer = RewardModelScorer(make_reward_model(settings), telemetry)
+        else:
+            engine = (new_engine or make_engine)(settings)
+            scorer = await _chat_scorer(engine, prompts, settings, tie_key, telemetry)
+        async with _started(scorer, observer, stage):
             if template is None and isinstance(scorer, LabelLogitScorer):
-                scorer = await _with_prefill(scorer, observer)
+                await _find_prefill(scorer, observer)
             yield scorer
 
     return opened()
 
 
-@asynccontextmanager
-async def _connected(
-    servers: DecisionScorer, observer: StartupObserver, stage: str
-) -> AsyncIterator[Scorer]:
-    async with _started(servers.start, servers.stop, observer, stage):
-        observer.note(servers.in_words)
-        yield servers
-
-
-async def _start_chat_model(
+async def _chat_scorer(
     engine: Engine,
     prompts: PromptTemplate,
     settings: Settings,
     tie_key: TieKey,
     telemetry: Telemetry,
-    *,
-    on_stage: OnStage,
-) -> Scorer:
+) -> LabelLogitScorer | VoteScorer | ThoughtScorer:
     if settings.scoring == "labels":
-        return await LabelLogitScorer.start(engine, prompts, telemetry=telemetry, on_stage=on_stage)
+        return LabelLogitScorer(engine=engine, template=prompts, telemetry=telemetry)
     temperature = settings.temperature or _TEMPERATURE
     if settings.scoring == "votes":
-        return await VoteScorer.start(
-            engine,
-            prompts,
+        return VoteScorer(
+            engine=engine,
+            template=prompts,
             samples=settings.samples or _VOTES,
             temperature=temperature,
             tie_key=await tie_key(),
             telemetry=telemetry,
-            on_stage=on_stage,
         )
-    return await ThoughtScorer.start(
-        engine,
-        prompts,
-        samples=settings.samples,
+    return ThoughtScorer(
+        engine=engine,
+        template=prompts,
+        samples=settings.samples or 0,
         max_tokens=settings.think_tokens,
         temperature=temperature,
         timeout_s=settings.timeout_s,
         tie_key=await tie_key(),
         telemetry=telemetry,
-        on_stage=on_stage,
     )
 
 
-async def _with_prefill(scorer: LabelLogitScorer, observer: StartupObserver) -> LabelLogitScorer:
+async def _find_prefill(scorer: LabelLogitScorer, observer: StartupObserver) -> None:
     comparisons = await off_loop(bundled_comparisons)
-    found = await with_found_prefill(scorer, comparisons[:_PREFILL_PAIRS])
-    if found is not scorer:
-        prefill = found.template.prefill
+    if await scorer.find_prefill(comparisons[:_PREFILL_PAIRS]):
+        prefill = scorer.template.prefill
         observer.note(
             f'This judge answers with a label after "{prefill}" and not without, so its answers '
             f'begin with it, as with SCOPE_PREFILL="{prefill}"'
         )
-    return found
 
 
 def _decision_scorer(settings: Settings, telemetry: Telemetry) -> DecisionScorer:
@@ -185,10 +166,8 @@ async def open_cascade(
         settings=("SCOPE_ESCALATE_URL", "SCOPE_ESCALATE_API_KEY"),
         example="http://host:8000",
     )
-    large = LargeJudge(endpoints)
-    stage = "Asking the large judge"
     async with (
-        _started(large.start, large.stop, observer, stage),
+        _started(LargeJudge(endpoints), observer, "Asking the large judge") as large,
         opening as small,
     ):
         observer.note(f"The judge is a cascade: {small.identity.name}, then {large.identity.name}")
@@ -201,15 +180,11 @@ async def open_cascade(
 
 
 @asynccontextmanager
-async def _started(
-    start: Callable[..., Awaitable[S]],
-    stop: Callable[[], Awaitable[None]],
-    observer: StartupObserver,
-    stage: str,
-) -> AsyncIterator[S]:
+async def _started(scorer: S, observer: StartupObserver, stage: str) -> AsyncIterator[S]:
     """Starts a scorer, shows the progress, and stops its model, also after a failed start."""
     observer.stage(stage)
     try:
-        yield await start(on_stage=lambda part: observer.stage(f"{stage}: {part}"))
+        await scorer.start(lambda part: observer.stage(f"{stage}: {part}"))
+        yield scorer
     finally:
-        await stop()
+        await scorer.stop()

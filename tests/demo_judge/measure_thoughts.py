@@ -129,14 +129,16 @@ async def run(options: argparse.Namespace) -> None:
     pairs = labeled_pairs(options.pairs, options.calibrated + options.fresh)
     telemetry = Telemetry.on_own_registry()
     async with engine_of(options, thinks=False) as engine:
-        labels = await LabelLogitScorer.start(engine, template, telemetry=telemetry)
+        labels = await LabelLogitScorer(
+            engine=engine, template=template, telemetry=telemetry
+        ).start()
         figures = [await measure("labels", labels, engine, pairs, options.calibrated)]
     for samples in (1, 4):
         async with engine_of(options, thinks=True) as engine:
             given = {"max_tokens": options.think_tokens, "temperature": options.temperature}
-            scorer = await ThoughtScorer.start(
-                engine, template, samples=samples, telemetry=telemetry, **given
-            )
+            scorer = await ThoughtScorer(
+                engine=engine, template=template, samples=samples, telemetry=telemetry, **given
+            ).start()
             name = f"{samples} thoughts"
             figures.append(await measure(name, scorer, engine, pairs, options.calibrated))
     if options.json:

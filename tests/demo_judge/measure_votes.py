@@ -34,18 +34,18 @@ async def main() -> None:
     """Prints a line for label logits, and one for votes of each kind."""
     engine = OneToken(Settings())
     telemetry, template = Telemetry.on_own_registry(), PromptTemplate()
-    labels = await LabelLogitScorer.start(engine, template, telemetry=telemetry)
+    labels = await LabelLogitScorer(engine=engine, template=template, telemetry=telemetry).start()
     pairs = labeled_pairs("demo", CALIBRATED + FRESH)
     await measure("label logits", labels, engine, pairs, CALIBRATED)
     for samples, temperature in ((8, 1.0), (16, 1.0), (16, 1.5)):
         votes = VoteScorer(
             engine=engine,
             template=template,
-            identity=labels.identity,
             samples=samples,
             temperature=temperature,
             telemetry=telemetry,
         )
+        votes.identity = labels.identity
         await measure(f"{samples} votes at {temperature}", votes, engine, pairs, CALIBRATED)
     await engine.stop()
 

@@ -14,7 +14,7 @@ from app.core.errors import StartupError
 from app.judges.checking import CHECKED, JudgeCheck, check_judge
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import _NOT_FOR_USERS, _SAME_JUDGE
-from app.judges.label_logits import LabelLogitScorer, chat_identity
+from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import EngineIdentity, LabelLogits
@@ -51,9 +51,9 @@ async def run(folder: str) -> Run:
         scorer = LabelLogitScorer(
             engine=engine,
             template=template,
-            identity=chat_identity(identity, template),
             telemetry=Telemetry.on_own_registry(),
         )
+        scorer.identity = scorer.identity_on(identity)
         check = await check_judge(scorer, comparisons, threshold=None)
         children = [each.pid for each in multiprocessing.active_children()]
         for pid in filter(None, children):

@@ -77,7 +77,7 @@ async def test_the_top_tokens_give_the_same_label_logits(
     server_url: str, expected: np.ndarray[Any, np.dtype[np.float64]]
 ) -> None:
     prompts = prompts_of(COMPARISONS)
-    async with engine_at(server_url, prompts[0], scoring="top") as (engine, identity):
+    async with engine_at(server_url, prompts[0], openai_scoring="top") as (engine, identity):
         assert (identity.chat_frame, identity.label_tokens) == ("chat", (-1, -1))
         check(table(await engine.label_logits(prompts)), expected)
 
@@ -99,7 +99,7 @@ async def test_a_prompt_that_is_too_long_fails_alone(server_url: str, scoring: s
     prompts = prompts_of(2)
     # As long as the context, and many times as long.
     long = [prompts[0]._replace(user="x" * letters) for letters in (2048, 20_000)]
-    async with engine_at(server_url, prompts[0], scoring=scoring) as (engine, _):
+    async with engine_at(server_url, prompts[0], openai_scoring=scoring) as (engine, _):
         alone = await engine.label_logits(prompts)
         found = await engine.label_logits([*prompts[:2], *long, *prompts[2:]])
     assert [type(found.pop(2)) for _ in long] == [PromptTooLongError] * 2
@@ -113,7 +113,7 @@ async def test_control_tokens_in_a_response_stay_text(server_url: str, scoring: 
         TEMPLATE.render(Comparison.of("Is the number 7 even or odd?", "odd", text))
         for text in (injected, injected.replace("<|", "<\u200b|"))
     ]
-    async with engine_at(server_url, prompts[0], scoring=scoring) as (engine, _):
+    async with engine_at(server_url, prompts[0], openai_scoring=scoring) as (engine, _):
         first, second = table(await engine.label_logits(prompts))
     np.testing.assert_allclose(first, second, atol=1e-5)
 
@@ -126,7 +126,7 @@ async def test_answers_in_words_begin_with_the_likelier_label_and_continue_a_pre
 ) -> None:
     prompts = prompts_of(10)
     gaps = (expected[:, 0] - expected[:, 1])[: len(prompts)]
-    async with engine_at(server_url, prompts[0], scoring=scoring) as (engine, _):
+    async with engine_at(server_url, prompts[0], openai_scoring=scoring) as (engine, _):
         greedy = await texts(engine, prompts)
         clear = [i for i, gap in enumerate(gaps) if abs(gap) > 1e-3]
         assert [greedy[i][0] for i in clear] == ["A" if gaps[i] > 0 else "B" for i in clear]

@@ -47,16 +47,11 @@ async def test_a_judge_explains_the_side_that_it_prefers() -> None:
 async def started(
     kind: Any,
     engine: ScriptedEngine | None = None,
-    template: PromptTemplate | None = None,
     **changed: Any,
 ) -> Any:
-    options = {**OPTIONS, **changed} if kind is ThoughtScorer else {}
-    return await kind.start(
-        engine or ScriptedEngine(),
-        template or PromptTemplate(),
-        telemetry=Telemetry.on_own_registry(),
-        **options,
-    )
+    options = {**OPTIONS, **changed} if kind is ThoughtScorer else {"template": PromptTemplate()}
+    telemetry = Telemetry.on_own_registry()
+    return await kind(engine=engine or ScriptedEngine(), telemetry=telemetry, **options).start()
 
 
 class Forgetful(ScriptedEngine):

@@ -61,4 +61,4 @@ class NumberModel:
 
 
 async def scorer_of(model: NumberModel) -> RewardModelScorer:
-    return await RewardModelScorer.start(model, telemetry=Telemetry.on_own_registry())
+    return await RewardModelScorer(model, Telemetry.on_own_registry()).start()

@@ -8,23 +8,17 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.judges.checking import check_judge
 from app.judges.engines.scripted import ScriptedEngine
-from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
 from app.judges.thoughts import ThoughtScorer
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Conversation, LabelLogits, Prompt, PromptError
-from tests.serving import pair
+from tests.serving import label_scorer, pair
 from tests.unit.judges import number_model
 from tests.unit.judges.number_model import NumberModel
 
 pytestmark = pytest.mark.anyio
 
 COMPARISONS = [pair(0.37 * i, 0.11 * i * i, question=f"Question {i}?") for i in range(1, 51)]
-
-
-async def scorer_of(engine: ScriptedEngine) -> LabelLogitScorer:
-    telemetry = Telemetry.on_own_registry()
-    return await LabelLogitScorer.start(engine, PromptTemplate(), telemetry=telemetry)
 
 
 class NoisyEngine(ScriptedEngine):
@@ -54,7 +48,7 @@ class NoisyEngine(ScriptedEngine):
 async def test_noise_of_a_batch_and_of_the_cache_is_measured(
     batch_shift: float, cache_shift: float
 ) -> None:
-    scorer = await scorer_of(NoisyEngine(batch_shift, cache_shift))
+    scorer = await label_scorer(NoisyEngine(batch_shift, cache_shift))
     check = await check_judge(scorer, COMPARISONS, threshold=None)
     assert check.noise.pairs == 32
     assert check.noise.largest == pytest.approx(0.25)
@@ -62,7 +56,7 @@ async def test_noise_of_a_batch_and_of_the_cache_is_measured(
 
 
 async def test_a_judge_without_noise_has_no_warning() -> None:
-    scorer = await scorer_of(NoisyEngine(0.0, 0.0))
+    scorer = await label_scorer(NoisyEngine(0.0, 0.0))
     check = await check_judge(scorer, COMPARISONS, threshold=0.3)
     assert (check.noise.largest, check.noise.flips, check.warnings) == (0.0, 0, [])
     assert check.noise.threshold == 0.3
@@ -72,7 +66,8 @@ async def test_a_judge_with_a_coarse_head_is_reported() -> None:
     def coarse(prompt: Prompt) -> LabelLogits:
         return LabelLogits(float(len(prompt.user) % 5), 0.0)
 
-    check = await check_judge(await scorer_of(ScriptedEngine(coarse)), COMPARISONS, threshold=None)
+    scorer = await label_scorer(ScriptedEngine(coarse))
+    check = await check_judge(scorer, COMPARISONS, threshold=None)
     assert check.resolution.distinct <= 5
     assert len(check.warnings) == 1
 
@@ -84,7 +79,7 @@ async def test_every_call_waits_for_its_turn() -> None:
         nonlocal pauses
         pauses += 1
 
-    scorer = await scorer_of(ScriptedEngine())
+    scorer = await label_scorer(ScriptedEngine())
     await check_judge(scorer, COMPARISONS, threshold=None, pause=pause)
     # 32 pairs alone, all together, and from the cache.
     assert pauses == 34
@@ -94,20 +89,20 @@ async def test_a_judge_that_cannot_judge_has_no_result() -> None:
     def failing(prompt: Prompt) -> PromptError:
         return JudgmentFailedError("no")
 
-    scorer = await scorer_of(ScriptedEngine(failing))
+    scorer = await label_scorer(ScriptedEngine(failing))
     with pytest.raises(JudgmentFailedError):
         await check_judge(scorer, COMPARISONS, threshold=None)
 
 
 async def thinking(tokens: int) -> ThoughtScorer:
-    return await ThoughtScorer.start(
-        ScriptedEngine(),
-        PromptTemplate(),
+    return await ThoughtScorer(
+        engine=ScriptedEngine(),
+        template=PromptTemplate(),
         samples=1,
         max_tokens=tokens,
         temperature=1.0,
         telemetry=Telemetry.on_own_registry(),
-    )
+    ).start()
 
 
 async def test_unfinished_thoughts_are_left_out_and_counted() -> None:

@@ -8,10 +8,11 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.preference import Score
 from app.judges.engines.scripted import ScriptedEngine
-from app.judges.label_logits import LabelLogitScorer, chat_identity, with_found_prefill
+from app.judges.label_logits import LabelLogitScorer, chat_identity
 from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import EngineIdentity, LabelLogits, Prompt
+from tests.serving import label_scorer
 
 ENGINE = EngineIdentity(
     judge="qwen",
@@ -39,10 +40,7 @@ def test_the_fingerprint_of_a_chat_judge_is_that_of_release_0_1_0() -> None:
 
 
 async def test_the_fingerprint_of_the_scripted_judge_is_that_of_release_0_1_0() -> None:
-    scorer = await LabelLogitScorer.start(
-        ScriptedEngine(), PromptTemplate(), telemetry=Telemetry.on_own_registry()
-    )
-    assert scorer.identity.fingerprint == (
+    assert (await label_scorer()).identity.fingerprint == (
         "e623ec015b18cae0d39c0f5aa08b65aa680f2c03009b6644824574ae9dad1a26"
     )
 
@@ -55,7 +53,6 @@ def test_a_judge_that_rarely_answers_with_a_label_gets_advice(prefill: str, advi
     scorer = LabelLogitScorer(
         engine=ScriptedEngine(),
         template=template,
-        identity=chat_identity(ENGINE, template),
         telemetry=Telemetry.on_own_registry(),
     )
     assert scorer.weakness(Score(gap_fwd=1.0, gap_rev=1.0, label_mass=0.5)) is None
@@ -98,14 +95,12 @@ async def test_a_judge_that_answers_with_brackets_gets_them_as_prefill(
 ) -> None:
     engine = Prefilled(mass, mass_after)
     engine.prefill = given
-    scorer = await LabelLogitScorer.start(
-        engine, PromptTemplate(prefill=given), telemetry=Telemetry.on_own_registry()
-    )
-    found = await with_found_prefill(scorer, [Comparison.of("q", "a", "b")])
-    assert (found.template.prefill, engine.prefill) == (prefill, prefill)
-    assert found.identity.described["prefill"] == prefill
-    changed = prefill != given
-    assert (found.identity.fingerprint != scorer.identity.fingerprint) == changed
-    assert found.identity.described["label_tokens"] == ((2, 3) if changed else (0, 1))
+    template, telemetry = PromptTemplate(prefill=given), Telemetry.on_own_registry()
+    scorer = LabelLogitScorer(engine=engine, template=template, telemetry=telemetry)
+    before, changed = (await scorer.start()).identity.fingerprint, prefill != given
+    assert await scorer.find_prefill([Comparison.of("q", "a", "b")]) == changed
+    assert (scorer.template.prefill, engine.prefill) == (prefill, prefill)
+    assert scorer.identity.described["prefill"] == prefill
+    assert (scorer.identity.fingerprint != before) == changed
     # It scores, and the engine has its labels.
-    assert isinstance((await found.score([Comparison.of("q", "a", "b")]))[0], Score)
+    assert isinstance((await scorer.score([Comparison.of("q", "a", "b")]))[0], Score)

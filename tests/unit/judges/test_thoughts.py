@@ -17,7 +17,6 @@ from app.judges.thoughts import (
     ThoughtScorer,
     advice_on_timeout,
     score_of_orders_after,
-    thought_identity,
 )
 from app.observability.telemetry import Telemetry
 from app.ports import (
@@ -35,22 +34,29 @@ from tests.unit.judges.engines.openai_scene import engine_of
 from tests.unit.judges.test_label_logits import ENGINE, TEMPLATE
 
 PAIRS = [Comparison.of(f"{i}?", f"quality=0.{i} a", f"quality=0.{9 - i} b") for i in range(10)]
-OPTIONS: dict[str, Any] = {"samples": None, "max_tokens": 100, "temperature": 1.0}
+OPTIONS: dict[str, Any] = {
+    "template": PromptTemplate(),
+    "samples": 0,
+    "max_tokens": 100,
+    "temperature": 1.0,
+}
 
 
-async def scorer_of(engine: Any = None, **changed: Any) -> ThoughtScorer:
-    return await ThoughtScorer.start(
-        engine or ScriptedEngine(),
-        PromptTemplate(),
+def judge_of(engine: Any = None, **changed: Any) -> ThoughtScorer:
+    return ThoughtScorer(
+        engine=engine or ScriptedEngine(),
         telemetry=Telemetry.on_own_registry(),
         **{**OPTIONS, **changed},
     )
 
 
+async def scorer_of(engine: Any = None, **changed: Any) -> ThoughtScorer:
+    return await judge_of(engine, **changed).start()
+
+
 def test_all_that_decides_is_in_the_fingerprint() -> None:
     def fingerprint(engine: EngineIdentity = ENGINE, **changed: Any) -> str:
-        options = {**OPTIONS, "samples": 1, **changed}
-        return thought_identity(engine, TEMPLATE, **options).fingerprint
+        return judge_of(template=TEMPLATE, **changed).identity_on(engine).fingerprint
 
     others = [
         fingerprint(samples=4),

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,9 @@ from app.judges.votes import (
     is_unanimous,
     score_of_votes,
     verdict_of,
-    vote_identity,
 )
 from app.observability.telemetry import Telemetry
-from app.ports import Generated, Prompt, PromptError
+from app.ports import EngineIdentity, Generated, Prompt, PromptError
 from app.settings import Settings
 from tests.serving import client_of_settings
 from tests.unit.judges.test_label_logits import ENGINE, TEMPLATE
@@ -43,28 +43,30 @@ def preferences(*scores: Score) -> Preferences:
     return preference_from_gaps(*zip(*(score.gaps for score in scores), strict=True))  # type: ignore[arg-type]
 
 
-async def scorer_of(engine: ScriptedEngine | None = None, *, samples: int = 16) -> VoteScorer:
-    return await VoteScorer.start(
-        engine or ScriptedEngine(),
-        PromptTemplate(),
-        samples=samples,
-        temperature=1.0,
-        tie_key=b"key",
-        telemetry=Telemetry.on_own_registry(),
+def judge_of(engine: ScriptedEngine | None = None, **given: Any) -> VoteScorer:
+    options = {"template": PromptTemplate(), "samples": 16, "temperature": 1.0, **given}
+    telemetry = Telemetry.on_own_registry()
+    return VoteScorer(
+        engine=engine or ScriptedEngine(), tie_key=b"key", telemetry=telemetry, **options
     )
+
+
+async def scorer_of(engine: ScriptedEngine | None = None, **given: Any) -> VoteScorer:
+    return await judge_of(engine, **given).start()
 
 
 def test_all_that_decides_is_in_the_fingerprint() -> None:
-    identity = vote_identity(ENGINE, TEMPLATE, samples=16, temperature=1.0)
-    assert (
-        identity.fingerprint == "17a1731b44db510102743eeb6d7a61b1579f22bfdb311a0d24397dc5a122c61d"
-    )
+    def fingerprint(engine: EngineIdentity = ENGINE, **given: Any) -> str:
+        return judge_of(template=TEMPLATE, **given).identity_on(engine).fingerprint
+
+    own = fingerprint()
+    assert own == "17a1731b44db510102743eeb6d7a61b1579f22bfdb311a0d24397dc5a122c61d"
     others = [
-        vote_identity(ENGINE, TEMPLATE, samples=8, temperature=1.0),
-        vote_identity(ENGINE, TEMPLATE, samples=16, temperature=0.7),
-        vote_identity(replace(ENGINE, left_out=("seed",)), TEMPLATE, samples=16, temperature=1.0),
+        fingerprint(samples=8),
+        fingerprint(temperature=0.7),
+        fingerprint(replace(ENGINE, left_out=("seed",))),
     ]
-    assert len({identity.fingerprint, *(one.fingerprint for one in others)}) == 4
+    assert len({own, *others}) == 4
 
 
 @pytest.mark.parametrize(

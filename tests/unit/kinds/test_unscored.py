@@ -220,34 +220,3 @@ def test_files_have_it_as_an_abstention(url: str, tmp_path: Path) -> None:
     kept = tmp_path / "kept.jsonl"
     said = run("filter", written(tmp_path / "dpo.jsonl", dpo), "--out", kept, "--url", url)
     assert "kept 30, dropped 10" in said
-
-
-def test_a_board_counts_it_as_an_abstention(url: str, tmp_path: Path) -> None:
-    rows = [
-        {
-            **pair(i, endless=i % 4 == 0),
-            "model_a": f"model {i % 2}",
-            "model_b": f"model {1 - i % 2}",
-            "human": "model_a",
-            "human_probability": 0.5,
-        }
-        for i in range(100, 160)
-    ]
-    # Each model wins sometimes.
-    for row in rows[::5]:
-        row["response_a"], row["response_b"] = row["response_b"], row["response_a"]
-    battles = tmp_path / "rows.jsonl"
-    run("battles", written(tmp_path / "in.jsonl", rows), "--out", battles, "--url", url)
-    run("leaderboard", battles, "--out", tmp_path / "board", "--rounds", "100")
-    found = json.loads((tmp_path / "board" / "results.json").read_text())
-    assert {name: view["battles"] for name, view in found["views"].items()} == {
-        "accepted": 45,
-        "soft": 45,
-        "abstain_as_tie": 60,
-        "debiased": 60,
-        "people": 60,
-    }
-    (both,) = found["pairs"]
-    assert (both["battles"], both["errors"], both["accepted"]) == (60, 0, 45)
-    assert both["reasons"] == {REASON: 15}
-    assert (both["coverage"], both["flips"], both["first_bias"]) == (0.75, 0, 0.0)

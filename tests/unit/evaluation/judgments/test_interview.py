@@ -54,9 +54,9 @@ def scorer_of(
         name="scripted", inputs={"weights": weights}, described={}, max_prompt_tokens=1000
     )
     telemetry = Telemetry.on_own_registry()
-    return LabelLogitScorer(
-        engine=engine, template=template, identity=identity, telemetry=telemetry
-    )
+    scorer = LabelLogitScorer(engine=engine, template=template, telemetry=telemetry)
+    scorer.identity = identity
+    return scorer
 
 
 def dataset(n: int, *, gap: float = 1.0, template: PromptTemplate = TEMPLATE) -> Dataset:
