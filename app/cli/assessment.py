@@ -108,14 +108,6 @@ def labeled_and_ties(detail: "CalibrationDetail") -> str:
     return f"{labeled} pairs labeled, of these {detail.pool_ties} ties"
 
 
-def ties_of_row(row: "Threshold") -> str | None:
-    """Says the share of ties among the pairs that a threshold accepts; None if it accepts none."""
-    if row.tie_share is None or row.tie_interval is None:
-        return None
-    low, high = row.tie_interval
-    return f"{row.tie_share:.1%} of the accepted ones are ties ({low:.1%} to {high:.1%})"
-
-
 def _labels_in_words(detail: "CalibrationDetail") -> str:
     """Says how many labels there are, and how many ties the alphas of the table accept."""
     told = f"{labeled_and_ties(detail)}, {detail.unlabelled} without a label."

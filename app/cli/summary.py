@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.cli.console import say
@@ -79,16 +79,12 @@ def print_promises(results: Sequence[Mapping[str, Any]]) -> None:
             )
     if any(j["alpha"] is None for j in judgments):
         say("Verdicts without an alpha have no guarantee.")
-    print_infeasible(
+    infeasible = {
         (judgment["alpha"], judgment["delta"], used["name"], used["n"])
         for judgment in answers
         if judgment["reason"] == "infeasible" and (used := judgment["calibration"]) is not None
-    )
-
-
-def print_infeasible(criteria: Iterable[tuple[float, float | None, str, int]]) -> None:
-    """Prints what to do about each infeasible alpha, given it, its delta, its set and the size."""
-    for criterion in set(criteria):
+    }
+    for criterion in infeasible:
         say(infeasible_in_words(*criterion))
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from app.cli.assessment import labeled_and_ties, ties_of_row
+from app.cli.assessment import labeled_and_ties
 from app.cli.connection import DEFAULT_URL, Url, connected
 from app.cli.console import CommandError, say
 from app.cli.running import options
@@ -56,5 +56,8 @@ def _pairs(client: "ScopeClient", judgment: "Judgment") -> str:
         return f"{used.n} pairs"
     same = (row for row in detail.thresholds if row.guarantee == judgment.guarantee)
     row = next((row for row in same if row.alpha == judgment.alpha), None)
-    told = None if row is None or row.delta != judgment.delta else ties_of_row(row)
-    return labeled_and_ties(detail) + ("" if told is None else f"; {told}")
+    told = labeled_and_ties(detail)
+    if row is None or row.delta != judgment.delta or not row.tie_interval:
+        return told
+    low, high = row.tie_interval
+    return f"{told}; {row.tie_share:.1%} of the accepted ones are ties ({low:.1%} to {high:.1%})"

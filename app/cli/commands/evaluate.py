@@ -11,7 +11,7 @@ from rich.text import Text
 from app.cli.console import CommandError, console
 from app.cli.running import options
 from app.cli.running.rows import print_label_report
-from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
+from app.core.comparison import STANDARD_DELTA
 from app.files.reading import InputFormat
 
 # The help of the command needs its options only, and most modules of app.evaluation need libraries
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from app.evaluation.judgments.record import Observation
     from app.evaluation.measurement import JudgedDataset
     from app.evaluation.methods import MethodName
-    from app.evaluation.protocol import Design
-    from app.evaluation.results import Results
     from app.settings import Settings
 
 # The methods of the paper's main table; the other two need five answers for each pair.
@@ -80,13 +78,14 @@ def evaluate(
     """
     options.check_extra("evaluation")
     form = options.given_format(columns, encoding)
-    design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
     from app.cli.running.evaluation_run import choose_judge, judged_sources, write_results
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
     from app.evaluation.judgments.jsonl import LOG_NAME
+    from app.evaluation.measurement import measure
     from app.evaluation.paper import alphas
+    from app.evaluation.protocol import Design
 
     if judged is None and not data:
         known = ", ".join(benchmark_names())
@@ -104,22 +103,16 @@ def evaluate(
         sources = judged_sources(
             data or (), form, observations, settings, out or folder, limit=limit, seed=seed
         )
-    if not alpha:
-        design = replace(design, alphas=alphas(sources))
-    write_results(_measured(name, sources, design), out or folder)
-
-
-def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) -> "Design":
-    from app.evaluation.protocol import Design
-
-    alphas = tuple(sorted(set(alpha or STANDARD_ALPHAS)))
-    return Design(
+    design = Design(
         seed=seed,
         splits=splits,
         ablation_splits=min(splits, _ABLATION_SPLITS),
-        alphas=alphas,
+        alphas=tuple(sorted(set(alpha))) if alpha else alphas(sources),
         delta=delta,
     )
+    with console.status("measuring") as status:
+        results = measure(name, sources, design, on_progress=lambda text: status.update(Text(text)))
+    write_results(results, out or folder)
 
 
 def _read(
@@ -179,13 +172,3 @@ def _observations(methods: "Sequence[MethodName]") -> "tuple[Observation, ...]":
     from app.evaluation.methods import METHODS
 
     return tuple(dict.fromkeys(need for name in methods for need in METHODS[name].needs))
-
-
-def _measured(
-    name: "str | None", sources: "dict[str, JudgedDataset]", design: "Design"
-) -> "Results":
-
-    from app.evaluation.measurement import measure
-
-    with console.status("measuring") as status:
-        return measure(name, sources, design, on_progress=lambda text: status.update(Text(text)))

@@ -12,7 +12,7 @@ from app.cli.console import CommandError, say
 from app.cli.progress import progress_bar
 from app.cli.running import options
 from app.cli.running.rows import check_output, write_all
-from app.cli.summary import REASONS, print_infeasible
+from app.cli.summary import REASONS, infeasible_in_words
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import question_of, response_of
 from app.files.reading import FileRow, files_of, read_rows
@@ -20,7 +20,7 @@ from app.files.shapes import listed
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge import ItemError, Rewards
+    from scope_judge import Rewards
 
 _FAILED = "no judgment"
 
@@ -62,17 +62,23 @@ def pairs(
     groups = [_group(row, prompt, responses) for row in rows]
     made: list[dict[str, Any]] = []
     left_out = Counter[str]()
-    infeasible: set[tuple[float, float | None, str, int]] = set()
     rule: dict[str, Any] = {**criterion, "opponents": opponents or "all", "comparisons": True}
     with connected(url, patience_s=patience) as client, progress_bar() as bar:
         shown = bar.add_task("judging prompts", total=len(groups))
         answers = client.rewards_many(groups, **rule)
         for (question, texts), found in zip(groups, answers, strict=True):
             bar.advance(shown)
-            best = None if isinstance(found, ItemError) else found.best_pair
-            if isinstance(found, ItemError) or best is None:
+            if isinstance(found, ItemError):
+                left_out[f"{_FAILED} ({found.error.code})"] += 1
+                continue
+            basis = found.basis
+            if "infeasible" in found.reasons and basis and basis.alpha and basis.calibration:
+                # So it is for every other prompt, too.
+                used = basis.calibration
+                raise CommandError(infeasible_in_words(basis.alpha, basis.delta, used.name, used.n))
+            best = found.best_pair
+            if best is None:
                 left_out[_reason(found)] += 1
-                infeasible |= _infeasible(found)
                 continue
             chosen, rejected = best
             made.append(
@@ -87,7 +93,6 @@ def pairs(
     say((f"{len(made):,} of {len(rows):,} prompts", "bold"), " have a pair")
     for reason, count in left_out.most_common():
         say(f"{count:,} without: {reason}")
-    print_infeasible(infeasible)
     if not made:
         raise CommandError(f"no prompt has a pair, and {out} was not written")
     write_all(out.resolve(), made)
@@ -124,26 +129,11 @@ def _group(row: FileRow, prompt: str, responses: str) -> tuple[Any, list[Any]]:
     return question, texts
 
 
-def _reason(found: "Rewards | ItemError") -> str:
-    from scope_judge import ItemError
-
-    if isinstance(found, ItemError):
-        return f"{_FAILED} ({found.error.code})"
+def _reason(found: "Rewards") -> str:
     if len(found.errors) and not any(found.accepted):
         return f"{_FAILED} ({found.errors[0].error.code})"
     if any(found.accepted):
         return "accepted verdicts that contradict the rewards, or tie"
-    for reason in ("infeasible", "suspended"):
-        if reason in found.reasons:
-            return REASONS[reason]
+    if "suspended" in found.reasons:
+        return REASONS["suspended"]
     return "no accepted verdict: a larger alpha accepts more"
-
-
-def _infeasible(found: "Rewards | ItemError") -> set[tuple[float, float | None, str, int]]:
-    """Alpha, delta, set and its size of a group whose alpha is infeasible."""
-    from scope_judge import ItemError
-
-    if isinstance(found, ItemError) or "infeasible" not in found.reasons or found.basis is None:
-        return set()
-    alpha, delta, used = found.basis.alpha, found.basis.delta, found.basis.calibration
-    return {(alpha, delta, used.name, used.n)} if alpha and used else set()

@@ -57,9 +57,7 @@ def test_the_best_pair_of_each_prompt_is_written(url: str, tmp_path: Path) -> No
 def test_an_infeasible_alpha_is_the_reason_and_has_a_next_step(url: str, tmp_path: Path) -> None:
     result = run(url, tmp_path, ROWS, "--alpha", "0.001")
     assert result.exit_code == 1, result.stderr
-    assert "no prompt has a pair, and" in result.stderr
     assert not (tmp_path / "dpo.jsonl").exists()
-    assert "2 without: alpha is infeasible with this calibration" in result.stderr
     assert "The labels of 'default' support no verdict at alpha 0.001" in result.stderr
 
 
