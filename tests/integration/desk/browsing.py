@@ -89,9 +89,6 @@ def open_page(
     """A page of its own; fails at a message on its console, or a request to another host.
 
     Args:
-        browser: The browser.
-        url: Address of the service.
-        width: Width of the window in pixels.
         fine: Statuses of refusals that the test causes; the browser writes each to the console.
         refused: Whether the test stops the service for a while.
         person: Name that somebody has given to this browser; None if it has not asked yet.
@@ -172,14 +169,7 @@ def shown(page: Page) -> tuple[str, str]:
 
 
 def label_pairs(page: Page, better: dict[str, str], until: Locator, most: int = 1000) -> int:
-    """Labels pairs until something is on the page; returns the number of labels.
-
-    Args:
-        page: The page.
-        better: Question -> the better response.
-        until: The element that ends it.
-        most: Most labels.
-    """
+    """Labels pairs by their better response until something is on the page; returns how many."""
     question = page.get_by_role("region", name="Question")
     for number in range(most):
         expect(question.or_(until).first).to_be_visible()

@@ -250,6 +250,7 @@ def test_a_service_that_is_lost_is_no_last_pair(
         expect(page.get_by_text("That was the last pair")).to_have_count(0)
         page.unroute_all()
         again.click()
+        expect(page.get_by_role("alert")).to_have_count(0)
         expect(page.get_by_text(f"{labeled} labeled, {60 - labeled} more")).to_be_visible()
 
 

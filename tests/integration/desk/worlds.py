@@ -9,13 +9,7 @@ SEED = 20
 
 
 def pairs(count: int, *, start: int, gap: float | None = None) -> list[dict[str, Any]]:
-    """Pairs whose judge is wrong more often where it is less sure.
-
-    Args:
-        count: Number of pairs.
-        start: Number of the first question.
-        gap: Gap of each pair; None for random ones.
-    """
+    """Pairs whose judge is wrong more often where it is less sure; gaps are random by default."""
     rng = random.Random(f"{SEED} {start}")
     found = []
     for number in range(start, start + count):

@@ -62,11 +62,6 @@ const Header = ({ view, info, onlyLabels, onForget }) =>
     </div>
   </header>`;
 
-/** An error of the view as a whole. @param {{ error: unknown, onClose: () => void }} props */
-const Trouble = ({ error, onClose }) =>
-  html`<div class="problem row spread" role="alert"><p>${detailOf(error)}</p>
-    <button type="button" class="quiet" onClick=${onClose}>Dismiss</button></div>`;
-
 /**
  * The component of a view, whose file is loaded when somebody goes there.
  * @param {{ view: string, name: string }} route
@@ -152,7 +147,8 @@ function Desk() {
   return html`<${Header} view=${route?.view ?? "home"} info=${info ?? null} onlyLabels=${onlyLabels ?? false} onForget=${forget} />
     <main>
       ${shown !== null && !onlyLabels && route.view !== "home" && html`<${Alarms} names=${sets.map((/** @type {any} */ set) => set.name).filter((/** @type {string} */ each) => route.view !== "watch" || each !== name)} />`}
-      ${error !== null && html`<${Trouble} error=${error} onClose=${() => setError(null)} />`}
+      ${error !== null && html`<div class="problem row spread" role="alert"><p>${detailOf(error)}</p>
+        <button type="button" class="quiet" onClick=${() => setError(null)}>Dismiss</button></div>`}
       ${shown !== null
         ? html`<${component} key=${route.view === "home" ? "home" : `${route.view}/${name}`} info=${info} sets=${sets} name=${name} report=${report} onChanged=${load} />`
         : html`<${Waiting} failed=${error !== null} />

@@ -99,7 +99,7 @@ class Queue {
     const pair = this.pairs.shift();
     if (pair === undefined) return;
     const earlier = this.held;
-    this.held = reason === undefined ? { pair, choice } : { pair, choice, reason };
+    this.held = { pair, choice, reason };
     this.done.add(pair.id);
     if (pair.isPooled) this.pool.put(pair, choice);
     this.tell();
@@ -186,8 +186,9 @@ class Queue {
   work(task) {
     this.working += 1;
     this.tasks = this.tasks.then(task).then(() => null, (problem) => problem).then((problem) => {
+      // What was said of a service that answers again goes.
+      if (problem !== null || this.problem !== null) this.report(problem);
       this.problem = problem;
-      if (problem !== null) this.report(problem);
       this.working -= 1;
       this.tell();
     });
@@ -195,10 +196,7 @@ class Queue {
 }
 
 /** @param {Held} held */
-function bodyOf(held) {
-  const label = { id: held.pair.id, label: LABELS[held.choice] };
-  return { labels: [held.reason === undefined ? label : { ...label, reason: held.reason }] };
-}
+const bodyOf = ({ pair, choice, reason }) => ({ labels: [{ id: pair.id, label: LABELS[choice], reason }] });
 
 /** @param {any} audit @returns {Pair} */
 const auditOf = ({ id, texts }) => pairOf({ id, question: texts.question, left: texts.response_a, right: texts.response_b, isPooled: false });
