@@ -17,7 +17,6 @@ from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
 from app.api.routes import cascades, decisions, operations, rewards
 from app.api.routes import judge as judging
-from app.api.routing import name_similar_sets
 from app.flow import off_loop
 from app.judging.services import Services
 from app.observability import logs
@@ -71,7 +70,7 @@ def create_application(
     app.add_middleware(Observation)
     if settings.root_path:
         app.add_middleware(Prefix, prefix=settings.root_path)
-    problems.install(app, name_similar_sets)
+    problems.install(app)
     # All applications of a process share the routes: `include_router` would analyze each of them
     # again, which takes 40 ms.
     for module in (

@@ -1,6 +1,6 @@
 """Errors as RFC 9457 problems; STATUS is the only table of HTTP statuses."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -164,20 +164,13 @@ class InvalidBodyError(HTTPException):
         self.error = error
 
 
-def install(
-    app: FastAPI, completed: Callable[[Request, Sequence[ScopeJudgeError]], Awaitable[None]]
-) -> None:
-    """Installs the handlers that turn every exception of the routes into a problem.
-
-    Args:
-        completed: Adds to an error what its caller may know.
-    """
+def install(app: FastAPI) -> None:
+    """Installs the handlers that turn every exception of the routes into a problem."""
 
     async def on_ours(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, ScopeJudgeError)
         if isinstance(exc, errors.DefectError):
             log_defect(exc)
-        await completed(request, [exc])
         return answer(request.app, exc)
 
     async def on_validation(request: Request, exc: Exception) -> Response:

@@ -4,8 +4,6 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, ParamSpec, TypeVar, cast
 from urllib.parse import unquote
@@ -20,9 +18,7 @@ from app.api.requests.models import CalibrationName
 from app.core.comparison import Case, Criterion
 from app.core.errors import (
     BatchTooLargeError,
-    CalibrationNotFoundError,
     InternalError,
-    UnavailableError,
 )
 from app.flow import off_loop
 from app.judging.services import Services
@@ -164,19 +160,6 @@ async def _permitted(
 
 # Name of the set in the path, which the caller may use.
 SetName = Annotated[str, Depends(_permitted)]
-
-
-async def name_similar_sets(request: Request, outcomes: Iterable[object]) -> None:
-    """Adds to errors about unknown sets the names like theirs that the caller's key may use."""
-    unknown = [each for each in outcomes if isinstance(each, CalibrationNotFoundError)]
-    if not unknown:
-        return
-    caller = request.scope.get(CALLER_KEY)
-    with suppress(UnavailableError):
-        names = await request.app.state.services.store.names()
-        usable = [name for name in names if caller is None or caller.may_use(name)]
-        for error in unknown:
-            error.similar = get_close_matches(error.name, usable)
 
 
 def made(kind: type[R], /, *sources: object, **given: Any) -> R:

@@ -197,16 +197,12 @@ class Book:
             self.audits.pop(key, None)
         self.trail = [entry for entry in self.trail if key_of_row(entry) not in keys]
 
-    def since(self, position: int, *, fingerprint: str | None = None) -> list[Audit]:
-        """Returns the audits that were drawn after a position, oldest first.
-
-        Args:
-            fingerprint: Only those of this judge; None for all.
-        """
+    def since(self, position: int, *, fingerprint: str) -> list[Audit]:
+        """Returns the audits of a judge that were drawn after a position, oldest first."""
         audits = (
             audit
             for audit in self.audits.values()
-            if audit.position > position and fingerprint in (None, audit.fingerprint)
+            if audit.position > position and fingerprint == audit.fingerprint
         )
         return sorted(audits, key=lambda audit: audit.place)
 

@@ -9,7 +9,6 @@
 Callers can get the leaves of the first three branches. Their statuses are in `app.api.problems`.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -141,27 +140,17 @@ class MethodNotAllowedError(RequestError):
 
 
 class CalibrationNotFoundError(RequestError):
-    """No calibration set has this name.
+    """No calibration set has this name."""
 
-    Args:
-        name: The name.
-        remedy: Advice after a colon; "" if the caller knows.
-
-    Attributes:
-        similar: Names like it, of sets that the caller may use.
-    """
-
+    # The only argument is the name.
     code = "calibration_not_found"
     title = "No calibration set has this name"
 
-    def __init__(self, name: str, remedy: str = "") -> None:
-        super().__init__(name, remedy)
-        self.name, self._remedy = name, remedy
-        self.similar: Sequence[str] = ()
-
     def __str__(self) -> str:
-        similar = f" (similar: {', '.join(map(repr, self.similar))})" if self.similar else ""
-        return f"there is no calibration {self.name!r}{similar}{self._remedy}"
+        return (
+            f"there is no calibration {self.args[0]!r}: GET /calibrations lists yours, POST "
+            '/calibrate makes one of labeled examples, and "alpha": null judges without a guarantee'
+        )
 
 
 class VersionNotFoundError(RequestError):

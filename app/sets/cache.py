@@ -292,11 +292,7 @@ class Calibrations:
                 f"the calibration {name!r} is gone from the store, and nobody has deleted it: "
                 "restore the store from a backup, or calibrate again"
             )
-        raise CalibrationNotFoundError(
-            name,
-            ": POST labeled examples to /calibrate first, or judge with "
-            '"alpha": null, which has no guarantee',
-        )
+        raise CalibrationNotFoundError(name)
 
     def in_memory(self, name: str) -> Calibration | None:
         """Returns the cached set without asking the store; None if it is not cached."""

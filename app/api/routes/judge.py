@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from app.api.answers.judgments import judgment_batch, single_judgment
 from app.api.problems import PROBLEMS
 from app.api.requests.models import MOST_EXPLAINED, JudgeBatchIn, JudgeIn, PostedItems
-from app.api.routing import AGED, JsonRequest, JsonRoute, age_headers, as_json, name_similar_sets
+from app.api.routing import AGED, JsonRequest, JsonRoute, age_headers, as_json
 from app.core.comparison import Case, Criterion
 from app.core.errors import InvalidComparisonError, RequestError, TooManyCriteriaError
 from app.judging.judge import Asked, Outcome
@@ -65,7 +65,6 @@ async def judge_batch(body: JudgeBatchIn, request: JsonRequest) -> Response:
         _check_explains(len(asked), request)
     async with services.admission.admit(len(explained)):
         outcomes = await services.judge.judge_batch(asked, by=request.caller.name)
-        await name_similar_sets(request, outcomes)
         explanations = await _explanations(posted, outcomes, request)
     return await request.run(
         as_json,

@@ -9,14 +9,14 @@ import pytest
 from fastapi import FastAPI, Response
 
 from app.api import problems
-from app.api.routing import as_json, made, name_similar_sets
+from app.api.routing import as_json, made
 from scope_judge.records import AuditReference
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 async def test_an_answer_with_a_number_that_is_not_finite_is_a_defect(number: float) -> None:
     app = FastAPI()
-    problems.install(app, name_similar_sets)
+    problems.install(app)
 
     @app.get("/")
     async def answer() -> Response:

@@ -162,5 +162,4 @@ async def test_a_set_that_is_absent_or_of_another_judge_absorbs_nothing() -> Non
         problem(await absorbed(client), "judge_mismatch")
         await client.delete("/calibrations/default")
         await calibrated(client)
-        answer = (await absorbed(client)).json()
-        assert answer["added"] == 0
+        assert (await absorbed(client)).json()["added"] == 0

@@ -179,31 +179,6 @@ async def test_a_service_that_cannot_judge_is_alive_but_not_ready(
     await store.close()
 
 
-async def test_an_unknown_set_is_answered_with_similar_names_that_the_key_may_use(
-    tmp_path: Path,
-) -> None:
-    people = entry("ops", ["judge", "calibrate"]), entry("one", ["judge"], ["math-old", "math-nwe"])
-    keys = Keys(write_keys(tmp_path / "keys.json", *people))
-    asked = {**comparison(), "calibration": "math-nwe"}
-    async with client_of(keys=keys) as client:
-        for name in ("math-new", "math-old", "prose"):
-            body = {"calibration": name, "examples": examples(20)}
-            posted = await client.post("/calibrate", json=body, headers=header_of("ops"))
-            posted.raise_for_status()
-        told = {
-            caller: problem(
-                await client.post("/judge", json=asked, headers=header_of(caller)),
-                "calibration_not_found",
-            )["detail"]
-            for caller in ("ops", "one")
-        }
-        batch = {"comparisons": [asked, comparison()]}
-        answer = await client.post("/judge/batch", json=batch, headers=header_of("ops"))
-    assert told["ops"].startswith("there is no calibration 'math-nwe' (similar: 'math-new'")
-    assert told["one"].startswith("there is no calibration 'math-nwe' (similar: 'math-old'): POST")
-    assert "(similar: 'math-new'" in answer.json()["results"][0]["error"]["detail"]
-
-
 async def test_equal_responses_are_refused_as_an_example_unless_they_tie() -> None:
     rows = examples(3)
     rows[1]["response_b"] = rows[1]["response_a"]

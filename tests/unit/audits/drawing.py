@@ -92,7 +92,11 @@ async def label(
 
 
 def audits(auditor: Auditor) -> list[Audit]:
-    return [audit for book in auditor.books for audit in book.since(0)]
+    return [
+        audit
+        for book in auditor.books
+        for audit in sorted(book.audits.values(), key=lambda each: each.place)
+    ]
 
 
 def replica(store: Store, *, seconds_later: float = 0.0) -> Auditor:
