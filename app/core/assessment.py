@@ -48,12 +48,7 @@ class Assessment:
 
     Args:
         n: Number of labeled pairs.
-        accuracy: Share of pairs on which judge and label agree; None without pairs.
-        auroc: AUROC of confidence for being right; None if all verdicts are right or all are wrong.
-        position_flips: Share of pairs in which the two orders prefer different responses; None if
-            unknown.
-        unanimous: Share of pairs whose votes are all for one response; None for a judge that does
-            not vote.
+        accuracy, auroc, position_flips, unanimous: As of `Calibration`.
         rows: One for each guarantee and alpha, in this order.
         feasible: All feasible alphas of each guarantee.
         infeasible: For alphas of the rows at which nothing is accepted, the examples that are
@@ -86,12 +81,7 @@ class Assessment:
 
 
 def share_interval(share: float, n: int) -> tuple[float, float]:
-    """The 95% interval of a share by Wilson (1927), within [0, 1].
-
-    Args:
-        share: Observed share, in [0, 1].
-        n: Number of observations, at least 1.
-    """
+    """The 95% interval by Wilson (1927) of a share of n >= 1 observations, within [0, 1]."""
     center = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
     # Rounding must not leave 1.0 out where all are right, or 0.0 where all are wrong.
@@ -135,10 +125,9 @@ def recommendation(assessment: Assessment) -> str:
 
 
 def advice_on_unanimous(share: float | None) -> str | None:
-    """Advice on the temperature of votes; None if it is right, or the judge does not vote.
+    """Advice on the temperature of votes, by the share of pairs whose votes all agree.
 
-    Args:
-        share: Share of pairs whose votes are all for one response.
+    None if it is right, or the judge does not vote.
     """
     if share is None or _FEWEST_UNANIMOUS <= share <= _MOST_UNANIMOUS:
         return None

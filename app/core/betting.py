@@ -22,7 +22,7 @@ _SCALE = math.log(_OFFSET + 0.5)
 
 
 def share_of(place: int) -> float:
-    """Returns the share of false alarms that the observer at a place has, from 1 on.
+    """The share of false alarms that the observer at a place has, from 1 on.
 
     The shares 1 / (k (k + 1)) sum to 1, however many observers come, and alarms at these shares
     together are as rare as one at all of it, however the observers depend on each other.
@@ -31,17 +31,10 @@ def share_of(place: int) -> float:
 
 
 def restart_log_weights(first: int, count: int) -> FloatArray:
-    """Returns the logs of the wealth that begins at each of `count` observations from `first` on.
+    """Shape (count,). Logs of the wealth that begins at each observation from number `first` on.
 
     The weights fall so slowly that a change after many observations is still found soon. All
     weights from observation 1 on sum to at most 1.
-
-    Args:
-        first: Number of the first observation, from 1.
-        count: Number of observations.
-
-    Returns:
-        Shape (count,).
     """
     places = np.arange(first, first + count, dtype=np.float64) + _OFFSET
     weights: FloatArray = math.log(_SCALE) - np.log(places) - 2.0 * np.log(np.log(places))
@@ -51,15 +44,12 @@ def restart_log_weights(first: int, count: int) -> FloatArray:
 def restarted_log_wealth(
     log_factors: FloatArray, log_weights: FloatArray, before: FloatArray | float = -math.inf
 ) -> FloatArray:
-    """Returns the log of M_t = (M_{t-1} + w_t) factor_t for each observation t.
+    """Shape (..., n). The log of M_t = (M_{t-1} + w_t) factor_t for each observation t.
 
     Args:
         log_factors: Shape (..., n). Logs of the factors of the observations, of one bet a row.
         log_weights: Shape (n,). Log of the wealth w_t that begins to bet at each observation.
         before: Shape (...). Log of the wealth before the first of these observations.
-
-    Returns:
-        Shape (..., n).
     """
     # M_t = F_t (M_0 + sum of w_k / F_{k-1} over k <= t), where F_t is the product of the factors.
     products = np.cumsum(log_factors, axis=-1)
@@ -69,17 +59,12 @@ def restarted_log_wealth(
 
 
 def finite(log_wealth: float) -> float:
-    """Returns the wealth, at most 1e300."""
+    """The wealth, at most 1e300."""
     return math.exp(min(log_wealth, _LARGEST_LOG))
 
 
 def first_at(log_wealth: FloatArray, level: float) -> int | None:
-    """Returns the number, from 1, of the first observation with a wealth of at least `level`.
-
-    Args:
-        log_wealth: Shape (n,).
-        level: Above 0.
-    """
+    """The number, from 1, of the first observation with a wealth of at least `level`, above 0."""
     reached: NDArray[np.bool_] = log_wealth >= math.log(level)
     place = int(reached.argmax()) if len(reached) else 0
     return place + 1 if len(reached) and reached[place] else None

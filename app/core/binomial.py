@@ -15,14 +15,10 @@ _TOLERANCE = 1e-12
 
 
 def binomial_cdf(successes: ArrayLike, trials: ArrayLike, rate: ArrayLike) -> FloatArray:
-    """Returns P[Bin(trials, rate) <= successes], broadcast to one shape.
+    """P[Bin(trials, rate) <= successes], broadcast to one shape.
 
-    It is the incomplete beta function, which also has fractions for both counts.
-
-    Args:
-        successes: At most `trials`; -1 or more.
-        trials: Numbers of trials.
-        rate: In (0, 1).
+    It is the incomplete beta function, which also has fractions for both counts. `successes` is -1
+    or more and at most `trials`, and `rate` in (0, 1).
     """
     done = np.asarray(successes, dtype=np.float64)
     failures = np.asarray(trials, dtype=np.float64) - done
@@ -34,12 +30,9 @@ def binomial_cdf(successes: ArrayLike, trials: ArrayLike, rate: ArrayLike) -> Fl
 
 
 def most_successes(probability: float, trials: ArrayLike, rate: float) -> FloatArray:
-    """Returns the largest k with P[Bin(trials, rate) <= k] <= probability; -1 where 0 is too many.
+    """The largest k with P[Bin(trials, rate) <= k] <= probability; -1 where 0 is too many.
 
-    Args:
-        probability: In (0, 1).
-        trials: Numbers of trials, at least 1.
-        rate: In (0, 1).
+    `probability` and `rate` are in (0, 1), and `trials` are at least 1.
     """
     n = np.asarray(trials, dtype=np.float64)
     # The Cornish-Fisher expansion is at most a few steps away.
@@ -54,10 +47,9 @@ def most_successes(probability: float, trials: ArrayLike, rate: float) -> FloatA
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Returns a root between two arguments at which the function has different signs.
+    """A root between two arguments at which the function has different signs, by bisection.
 
-    Bisection, to an error of 1e-12, relative where the root is above 1. The function is not
-    negative at the returned argument.
+    To an error of 1e-12, relative where the root is above 1. The function is not negative there.
     """
     rises = function(low) < 0.0
     while high - low > _TOLERANCE * max(1.0, high):

@@ -47,30 +47,27 @@ class Calibration:
 
     Args:
         write_id: Unique id of the write that made this version.
-        version: Number of the version; it grows by one with every write.
+        version: It grows by one with every write.
         fingerprint: Fingerprint of the judge that scored the examples.
         examples: Digest of the comparison -> labeled example.
         min_label_mass: In [0, 1). An example with less label mass is off task: never accepted.
-        changed_at: Time at which this version was made, in seconds since 1970; None if the version
-            is not stored yet.
-        release: Release of scope-judge that made this version; None if the version is not stored
-            yet.
+        changed_at: Time of this version, in seconds since 1970; None until it is stored.
+        release: Release of scope-judge that made this version; None until it is stored.
         cascade: The plan of a cascade's set; None for a judge alone. The scores of its examples are
             the large judge's, with the small judge's in them, and so is every figure of the judge.
 
-    Pairs of a pool have no label until /calibrate gives them one. Until all have one, the set has a
-    "pac" threshold only where the labels so far decide it, and no figure that needs all labels:
-    people label in the order of rising uncertainty, so the labels so far are not a sample.
+    Until all pairs of a pool have a label, the set has a "pac" threshold only where the labels so
+    far decide it, and no figure that needs all labels: people label in the order of rising
+    uncertainty, so the labels so far are not a sample.
 
     The pairs without a score of the judge (`unscored`) count in `n`, in the denominator of each
     coverage and nowhere else: the judge abstains on them whatever alpha is.
 
     Thresholds and curve use only the examples on task. No threshold accepts an off-task example, so
-    S = 0 in SCOPE's eq. 5 (scope_condition), and the example adds nothing to the sum. Counting it
-    by its uncertainty would represent judgments that no caller gets. Among on-task comparisons,
-    examples and judgments remain exchangeable. All examples with a score count in `accuracy`,
-    `auroc`, `expected_calibration_error`, `position_flips`, `mean_label_mass` and the denominator
-    of each coverage, because these figures describe the judge.
+    S = 0 in SCOPE's eq. 5 (scope_condition), and the example adds nothing to the sum. Among on-task
+    comparisons, examples and judgments remain exchangeable. All examples with a score count in
+    `accuracy`, `auroc`, `expected_calibration_error`, `position_flips`, `mean_label_mass` and the
+    denominator of each coverage, because these figures describe the judge.
     """
 
     name: str
@@ -103,8 +100,9 @@ class Calibration:
     def temperature(self) -> float:
         """Number by which the gaps are divided, so that p_bar fits the labels of these examples.
 
-        1 for a judge that sees both orders, whose gaps are differences of logits. 1 until all pairs
-        have labels, too: those that have one are not a sample.
+        1 for a judge that sees both orders, whose gaps are differences of logits, and until all
+        pairs
+        have labels: those that have one are not a sample.
         """
         if self.cascade is not None or self.orders == 2 or self.unlabelled:
             return 1.0
@@ -123,10 +121,7 @@ class Calibration:
 
     @cached_property
     def error(self) -> NDArray[np.bool_]:
-        """Shape (n,). True where the judge disagrees with the label or has no preference.
-
-        False for pairs without a preferred side.
-        """
+        """Shape (n,). True where a sided pair is wrong, or the judge has no preference."""
         return self.sided & self.preferences.wrong(self.table.label_a)
 
     @cached_property
@@ -167,7 +162,7 @@ class Calibration:
     def counted(self) -> NDArray[np.bool_]:
         """Shape (n,). True for the pairs that "pac" counts, among them ties and off-task pairs.
 
-        It counts one pair of each question, drawn by a hash of its digest.
+        One pair of each question, drawn by a hash of its digest.
         """
         if self.questions == self.n:
             return np.ones(self.n, dtype=bool)
@@ -180,10 +175,7 @@ class Calibration:
 
     @cached_property
     def on_task(self) -> NDArray[np.bool_]:
-        """Shape (n,). True where the label mass is at least `min_label_mass`, or unknown.
-
-        False where the judge gave no score.
-        """
+        """Shape (n,). False without a score, and with less label mass than `min_label_mass`."""
         return self.table.scored & ~(self.table.label_mass < self.min_label_mass)
 
     @property
@@ -218,18 +210,17 @@ class Calibration:
         )
 
     def pac_digests(self, places: Iterable[int]) -> list[str]:
-        """Returns the digests of pairs, by their indices in `pac_pairs`."""
+        """The digests of pairs, by their indices in `pac_pairs`."""
         used = np.flatnonzero(self.counted & self.on_task & ~self.table.tied)
         rows = {int(used[place]): None for place in places}
         digests = {row: digest for row, digest in enumerate(self.table) if row in rows}
         return [digests[row] for row in rows]
 
     def labels_missing(self, alpha: float | None, delta: float | None) -> LabelsMissingError:
-        """Returns the error of a criterion that this set cannot judge by without further labels.
+        """The error of a criterion that this set cannot judge by without further labels.
 
         Args:
-            alpha: In (0, 1) with "pac"; None for "marginal".
-            delta: In (0, 1) with "pac"; None for "marginal".
+            alpha, delta: In (0, 1) with "pac"; None for "marginal".
         """
         path = f"GET /calibrations/{self.name}/next"
         if alpha is None:
@@ -264,10 +255,7 @@ class Calibration:
 
     @cached_property
     def auroc(self) -> float | None:
-        """AUROC of confidence for being right; None unless all pairs have labels.
-
-        None also if all verdicts are right or all are wrong.
-        """
+        """AUROC of confidence for being right; None unless all have labels and verdicts differ."""
         if self.unlabelled:
             return None
         return auroc(self.preferences.confidence[self.sided], ~self.error[self.sided])
@@ -292,10 +280,7 @@ class Calibration:
 
     @cached_property
     def position_flips(self) -> float | None:
-        """Share of examples in which the two orders prefer different responses.
-
-        None without examples, and for a judge that sees no order.
-        """
+        """Share of examples whose two orders prefer different responses; None without orders."""
         scored = int(self.table.scored.sum())
         if not scored or self.orders == 1:
             return None
@@ -310,10 +295,7 @@ class Calibration:
 
     @cached_property
     def mean_label_mass(self) -> float | None:
-        """Mean label mass, from the order with the smaller one.
-
-        None without examples, and if any example has none.
-        """
+        """Mean of the smaller label mass of the two orders; None if any is unknown."""
         masses = self.table.label_mass[self.table.scored]
         if not len(masses) or not self.has_label_mass:
             return None
@@ -351,7 +333,7 @@ class Calibration:
     def kept_threshold(
         self, alpha: float, guarantee: Guarantee, delta: float | None
     ) -> float | None:
-        """Returns the threshold if it was computed already; None before that."""
+        """The threshold if it was computed already; None before that."""
         return self._thresholds.get((alpha, guarantee, delta))
 
     @cached_property
@@ -377,7 +359,7 @@ class Calibration:
         return usable_uncertainty(preferences, table.label_mass, self.min_label_mass), wrong
 
     def chosen(self, alpha: float, delta: float) -> Chosen:
-        """Returns the thresholds of both judges of a cascade at one alpha and delta."""
+        """The thresholds of both judges of a cascade at one alpha and delta."""
         kept = self._chosen.get((alpha, delta))
         if kept is None:
             assert self.cascade is not None, "the set of a judge alone has one threshold"
@@ -396,7 +378,7 @@ class Calibration:
         return {}
 
     def row(self, alpha: float, guarantee: Guarantee, delta: float | None) -> Threshold:
-        """Returns the threshold of one alpha and its effect on the calibration set."""
+        """The threshold of one alpha and its effect on the calibration set."""
         try:
             threshold = self.threshold(alpha, guarantee, delta)
         except LabelsMissingError:
@@ -452,10 +434,7 @@ class Calibration:
         return self.pac_pairs.curve if guarantee == "pac" else self.curve
 
     def more_examples(self, row: Threshold) -> int | None:
-        """The fewest further examples with which the alpha of a row can be feasible.
-
-        None while pairs have no label, too.
-        """
+        """The fewest further examples with which a row can be feasible; None if unknown."""
         if self.unlabelled or self.cascade is not None:
             return None
         curve = self._curve_of(row.guarantee)
@@ -473,7 +452,7 @@ class Calibration:
     def feasible_alphas(self) -> Mapping[Guarantee, tuple[AlphaInterval, ...]]:
         """All feasible alphas of each guarantee, "pac" at the standard delta.
 
-        Empty unless all pairs have labels.
+        Empty until all pairs have labels.
         """
         if self.unlabelled or self.cascade is not None:
             return {}

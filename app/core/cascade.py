@@ -69,12 +69,7 @@ class CascadePlan:
         return self.thresholds(1.0)[0]
 
     def positions(self, small: FloatArray, large: FloatArray) -> FloatArray:
-        """Returns the smallest q at which each pair is accepted; infinite if none is.
-
-        Args:
-            small: Shape (n,). Uncertainties of the small judge; infinite where it cannot answer.
-            large: Shape (n,). The same of the large judge.
-        """
+        """The smallest q at which each pair is accepted, of shape (n,); infinite if none is."""
         of_small, of_large = (
             np.where(np.isfinite(u), np.interp(u, *function), np.inf)
             for u, function in zip((small, large), self._functions, strict=True)
@@ -85,7 +80,7 @@ class CascadePlan:
         return positions
 
     def thresholds(self, q: float) -> tuple[float, float]:
-        """Returns the largest accepted uncertainty of each judge at a q in (0, 1]."""
+        """The largest accepted uncertainty of each judge at a q in (0, 1]."""
         small, large = self._functions
         first = _inverse(small, self.share * q) if self.share else -math.inf
         return first, _inverse(large, q)
@@ -166,15 +161,12 @@ def plan_cascade(
     slack: float,
     share: float | None = None,
 ) -> CascadePlan:
-    """Fixes a cascade without labels, on pairs that are not the labeled ones.
+    """Fixes a cascade without labels, on pairs that are not the labeled ones; see `PlannedPairs`.
 
     r is the largest share of which the small judge is surest and contradicts the large one in at
     most alpha of the pairs; 0 if there is none.
 
     Args:
-        small: Shape (n,). Uncertainties of the small judge; infinite where it cannot answer.
-        large: Shape (n,). The same of the large judge.
-        contradicts: Shape (n,). True where the two prefer different responses.
         alpha: The alpha that the cascade is for, in (0, 1).
         slack: As of the plan.
         share: r, if somebody chooses it; None for the rule.
@@ -220,10 +212,8 @@ class CascadePairs:
     """Labeled pairs with the scores of both judges.
 
     Args:
-        small: Shape (n,). Uncertainties of the small judge; infinite where it cannot answer.
-        large: Shape (n,). The same of the large judge.
-        small_wrong: Shape (n,). True where the small judge disagrees with the label.
-        large_wrong: Shape (n,). The same of the large judge.
+        small, large: As of `PlannedPairs`.
+        small_wrong, large_wrong: Shape (n,). True where the judge disagrees with the label.
         drawn: Number of pairs that were drawn before labels were seen; larger than n if people
             found pairs equal.
     """
@@ -235,7 +225,7 @@ class CascadePairs:
     drawn: int
 
     def counts(self, first: float, threshold: float) -> tuple[int, int, int]:
-        """Returns the numbers of accepted pairs, of errors among them, and of escalated pairs."""
+        """The numbers of accepted pairs, of errors among them, and of escalated pairs."""
         by_small = self.small <= first
         by_large = ~by_small & (self.large <= threshold)
         errors = (by_small & self.small_wrong) | (by_large & self.large_wrong)
@@ -247,12 +237,6 @@ def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
 
     Both promises hold together, so whichever is chosen holds. The cascade serves if its coverage is
     within the plan's slack of the large judge's. With r = 0 the large judge has all of delta.
-
-    Args:
-        plan: The values that were fixed before the first label.
-        pairs: The labeled pairs.
-        alpha: In (0, 1).
-        delta: In (0, 1).
     """
     each = delta / 2 if plan.share else delta
     # With r = 0 the small judge answers nothing.
@@ -283,7 +267,7 @@ def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
 def cascade_thresholds(
     plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
 ) -> tuple[float, float]:
-    """Returns the thresholds of both judges at the last q that passes; -inf if none does.
+    """The thresholds of both judges at the last q that passes; -inf if none does.
 
     q rises through the ranks of "pac", in the order of the pairs' positions, and the errors are
     those of whoever answers. Accepted sets are nested, so this is fixed-sequence testing.

@@ -155,15 +155,12 @@ class Case:
     Recent traffic and audits see it before its answer.
 
     Args:
-        criterion: The alpha, guarantee and calibration set to decide it by.
         by: Name of the key that asked, or "service".
         calibration: The version of the set that decides; None without an alpha.
         age_s: Seconds since the store last confirmed the version; 0 while the store answers.
         threshold: Largest accepted uncertainty in nats; -inf if alpha is infeasible, None without
             an alpha. For a cascade, it is the large judge's.
         suspended: Whether nothing is accepted, because audits have raised an alarm.
-        score: Its score, or the reason why it has none.
-        preference: The preference by its score.
         first: The preference of the judge of a cascade that is asked first; None for a judge alone.
         outcome: Its judgment, whose id the caller fills in, or its error; None until it has one.
     """

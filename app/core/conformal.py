@@ -48,8 +48,8 @@ class ConformalMartingale:
         """Begins with the scores of the calibration set.
 
         Args:
-            scores: Shape (n,), in an order that does not depend on them; n may be 0. If there are
-                more than 10,000, it takes 10,000 of them in even steps.
+            scores: Shape (n,), in an order that does not depend on them; n may be 0. Of more than
+                10,000 it takes 10,000 in even steps.
 
         Raises:
             ValueError: A score is NaN, or scores has no shape (n,).
@@ -125,7 +125,7 @@ class ConformalMartingale:
 
 
 def _checked(values: ArrayLike) -> FloatArray:
-    """Returns the values as numbers; raises ValueError for NaN and for a wrong shape."""
+    """The values as numbers; raises ValueError for NaN and for a wrong shape."""
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or np.isnan(numbers).any():
         raise ValueError(f"values {numbers.shape} must be numbers of shape (n,)")
@@ -139,10 +139,7 @@ def _mixed(log_wealth: FloatArray) -> FloatArray:
 
 
 def _drawn(count: int, random: FloatArray) -> NDArray[np.int64]:
-    """Returns as many different numbers below `count` as there are random ones (Floyd 1987).
-
-    Every set of that size is equally likely.
-    """
+    """As many different numbers below `count` as there are random ones (Floyd 1987)."""
     chosen: set[int] = set()
     for last, number in enumerate(random.tolist(), start=count - len(random)):
         place = int(number * (last + 1))

@@ -26,12 +26,7 @@ ALPHA_GRID = np.arange(1, 1000) / 1000
 def auroc(confidence: ArrayLike, right: ArrayLike) -> float | None:
     """Probability that a right verdict is more confident than a wrong one; ties count half.
 
-    Args:
-        confidence: Shape (n,).
-        right: Shape (n,), bool.
-
-    Returns:
-        In [0, 1]; None if all verdicts are right or all are wrong.
+    None if all verdicts are right or all are wrong.
     """
     _, place, ties = np.unique(confidence, return_inverse=True, return_counts=True)
     # Tied confidences share their mean rank.
@@ -48,12 +43,7 @@ def auroc(confidence: ArrayLike, right: ArrayLike) -> float | None:
 def expected_calibration_error(confidence: ArrayLike, right: ArrayLike) -> float | None:
     """Mean gap between confidence and accuracy over 10 uniform bins (SCOPE, section ECE).
 
-    Args:
-        confidence: Shape (n,), in [0, 1].
-        right: Shape (n,), bool.
-
-    Returns:
-        In [0, 1]; None without verdicts.
+    None without verdicts.
     """
     sure = np.asarray(confidence, dtype=np.float64)
     if not len(sure):
@@ -66,13 +56,9 @@ def expected_calibration_error(confidence: ArrayLike, right: ArrayLike) -> float
 
 
 def confidence_bins(confidence: ArrayLike) -> NDArray[np.int64]:
-    """The bin of each confidence; bin m is (m / 10, (m + 1) / 10], as in Naeini et al. (2015).
+    """The bin of each confidence in [0, 1], of shape (n,), from 0 to 9.
 
-    Args:
-        confidence: Shape (n,), in [0, 1].
-
-    Returns:
-        Shape (n,). Bin numbers from 0 to 9; a confidence of 0 is in bin 0.
+    Bin m is (m / 10, (m + 1) / 10], as in Naeini et al. (2015); a confidence of 0 is in bin 0.
     """
     numbers = np.ceil(np.asarray(confidence, dtype=np.float64) * _BINS).astype(np.int64) - 1
     return np.clip(numbers, 0, _BINS - 1)
@@ -97,8 +83,7 @@ def more_examples(
         alpha: In (0, 1).
         guarantee: "marginal" or "pac".
         delta: In (0, 1) for "pac"; ignored for "marginal".
-        off_task: Number of off-task examples. The same share of further examples is assumed to be
-            off task.
+        off_task: Number of off-task examples, whose share is assumed of further examples, too.
     """
     if guarantee == "marginal":
         # Without an error, (0 + 1) / k must be at most the bound.
@@ -119,18 +104,10 @@ def more_examples(
 def feasible_alphas(
     curve: ThresholdCurve, guarantee: Guarantee, delta: float | None
 ) -> tuple[AlphaInterval, ...]:
-    """All feasible alphas, in ascending order.
+    """All feasible alphas, in intervals on a grid of 0.001 from 0.001 to 0.999, in ascending order.
 
     Under "pac" they need not be one interval: the start rank falls as alpha rises, and may then
-    lie among errors.
-
-    Args:
-        curve: Curve of the calibration set without its off-task examples.
-        guarantee: "marginal" or "pac".
-        delta: In (0, 1) for "pac"; ignored for "marginal".
-
-    Returns:
-        Intervals of consecutive feasible alphas on a grid of 0.001, from 0.001 to 0.999.
+    lie among errors. The arguments are those of `more_examples`.
     """
     if guarantee == "marginal":
         feasible = (curve.risk_levels[0] if curve.n else math.inf) <= ALPHA_GRID

@@ -6,7 +6,8 @@
     ├── DefectError         a fault of the service or its data
     └── StartupError        the service cannot start; no caller sees it
 
-Callers can get the leaves of the first three branches. Their statuses are in `app.api.problems`.
+Callers can get the leaves of the first three branches, whose titles say what happened. Their
+statuses are in `app.api.problems`.
 """
 
 from typing import ClassVar
@@ -87,22 +88,16 @@ class InvalidComparisonError(RequestError):
 
 
 class BodyTooLargeError(RequestError):
-    """The request body is larger than the limit."""
-
     code = "body_too_large"
     title = "The request body is too large"
 
 
 class BatchTooLargeError(RequestError):
-    """The request has more comparisons or responses than allowed."""
-
     code = "batch_too_large"
     title = "The request has too many comparisons or responses"
 
 
 class TooManyCriteriaError(RequestError):
-    """The comparisons have more different criteria than allowed."""
-
     code = "too_many_criteria"
     title = "The batch has too many different criteria"
 
@@ -115,22 +110,16 @@ class PromptTooLongError(RequestError):
 
 
 class ControlTokenError(RequestError):
-    """A text contains control tokens of the judge that cannot be escaped."""
-
     code = "control_tokens"
     title = "A text contains control tokens of the judge"
 
 
 class RouteNotFoundError(RequestError):
-    """The path does not exist."""
-
     code = "not_found"
     title = "This path does not exist"
 
 
 class MethodNotAllowedError(RequestError):
-    """The path does not support this method."""
-
     code = "method_not_allowed"
     title = "This path does not support this method"
 
@@ -189,8 +178,6 @@ class AuditsIncompleteError(RequestError):
 
 
 class BecomesInfeasibleError(RequestError):
-    """The change would end all verdicts at an alpha in use."""
-
     code = "becomes_infeasible"
     title = "An alpha in use would get no more verdicts"
 
@@ -203,8 +190,6 @@ class LabelsDifferError(RequestError):
 
 
 class SetFullError(RequestError):
-    """The calibration set would have more pairs than a set may have."""
-
     code = "set_full"
     title = "The calibration set is full"
 
@@ -224,8 +209,6 @@ class RateLimitedError(UnavailableError):
 
 
 class DeadlineExceededError(UnavailableError):
-    """The request took too long and was stopped."""
-
     code = "deadline_exceeded"
     title = "The request timed out"
 
@@ -245,8 +228,6 @@ class KeysUnavailableError(UnavailableError):
 
 
 class EngineUnavailableError(UnavailableError):
-    """The engine does not answer."""
-
     code = "engine_unavailable"
     title = "The judge's engine is unavailable"
 
@@ -266,14 +247,10 @@ class JudgmentFailedError(DefectError):
 
 
 class StoreCorruptError(DefectError):
-    """Stored data cannot be read."""
-
     code = "store_corrupt"
     title = "The stored data cannot be read"
 
 
 class InternalError(DefectError):
-    """An unexpected error."""
-
     code = "internal"
     title = "Internal error"

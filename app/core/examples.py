@@ -92,7 +92,7 @@ class Examples(Mapping[str, LabeledExample]):
 
     @classmethod
     def of(cls, examples: Mapping[str, LabeledExample]) -> "Examples":
-        """Returns the same examples in columns; `examples` itself if it has columns already."""
+        """The same examples in columns; `examples` itself if it has columns already."""
         if isinstance(examples, Examples):
             return examples
         values = examples.values()
@@ -126,10 +126,7 @@ class Examples(Mapping[str, LabeledExample]):
         return repr(dict(self))
 
     def preferences_at(self, temperature: float) -> Preferences:
-        """Returns the preferences of the judge, of whose gaps each is divided by a temperature.
-
-        They are NaN where the judge gave no score.
-        """
+        """The preferences of the judge with gaps divided by a temperature; NaN without a score."""
         gap_fwd, gap_rev = self.numbers[:, 0] / temperature, self.gap_rev / temperature
         if self.scored.all():
             return preference_from_gaps(gap_fwd, gap_rev)
@@ -161,10 +158,7 @@ class Examples(Mapping[str, LabeledExample]):
 
     @property
     def label_mass(self) -> NDArray[np.float64]:
-        """Shape (n,). Probability of the two labels, in the order where it is smaller.
-
-        NaN where the judge does not say it.
-        """
+        """Shape (n,). Smaller label mass of the two orders; NaN where it is unknown."""
         mass: NDArray[np.float64] = self.numbers[:, 2]
         return mass
 
@@ -209,14 +203,11 @@ class Examples(Mapping[str, LabeledExample]):
 
 
 def question_numbers(questions: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Numbers the questions of pairs: pairs of one question have the same number.
+    """Shape (n,). Numbers the questions of pairs from 0, without gaps; one question has one number.
 
     Args:
         questions: Shape (n, 32). Digest of each pair's question; zeros where it is unknown. Such a
             pair counts as its own question.
-
-    Returns:
-        Shape (n,). Numbers from 0, without gaps.
     """
     n = len(questions)
     words = np.ascontiguousarray(questions).view(np.uint64).reshape(n, _WORDS)
@@ -233,14 +224,11 @@ def question_numbers(questions: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def drawn_pairs(numbers: NDArray[np.int64], lots: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Draws one pair of each question: the one with the smallest lot.
+    """Shape (n,). True for one pair of each question, the one with the smallest lot.
 
     Args:
         numbers: Shape (n,). Number of each pair's question, from `question_numbers`.
         lots: Shape (n,). Lot of each pair, from `lots_of`.
-
-    Returns:
-        Shape (n,). True for the pairs that were drawn.
     """
     order = np.lexsort((lots, numbers))
     is_first = np.ones(len(numbers), dtype=bool)
@@ -251,7 +239,7 @@ def drawn_pairs(numbers: NDArray[np.int64], lots: NDArray[np.uint64]) -> NDArray
 
 
 def lots_of(digests: Iterable[str]) -> NDArray[np.uint64]:
-    """Returns a lot for each pair, a hash of its digest: no label and no score can influence it."""
+    """A lot for each pair, a hash of its digest: no label and no score can influence it."""
     return np.fromiter(map(_lot, digests), dtype=np.uint64)
 
 

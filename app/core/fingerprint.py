@@ -54,33 +54,27 @@ def cascade_inputs(small: str, large: str) -> dict[str, object]:
 
 
 def digest_of_json(value: object) -> str:
-    """Returns the SHA-256 of a JSON value with sorted keys and no spaces, 64 hexadecimal digits."""
-    return _digest(value)
+    """The SHA-256 of a JSON value with sorted keys and no spaces, 64 hexadecimal digits."""
+    return hashlib.sha256(_to_json(value).encode("ascii")).hexdigest()
 
 
 def example_digest(fingerprint: str, comparison: Comparison) -> str:
-    """Identifies a comparison within a calibration set, in either order of the responses.
+    """Identifies a comparison within a calibration set by 64 hexadecimal digits.
 
     Deviation: the digest ignores the order of the responses. The swapped comparison has the same
     p_bar, mirrored, so counting both would be a duplicate and break exchangeability.
-
-    Returns:
-        64 hexadecimal digits.
     """
     question = [(turn.role, turn.content) for turn in comparison.question]
     responses = sorted((comparison.response_a, comparison.response_b))
-    return _digest([fingerprint, question, responses])
+    return digest_of_json([fingerprint, question, responses])
 
 
 def question_digest(comparison: Comparison) -> str:
-    """Identifies the question of a comparison, whatever the judge and the responses.
+    """Identifies the question of a comparison by 64 hexadecimal digits.
 
     Pairs of one question are not independent of each other: "pac" counts one of them.
-
-    Returns:
-        64 hexadecimal digits.
     """
-    return _digest(["question", [(turn.role, turn.content) for turn in comparison.question]])
+    return digest_of_json(["question", [(turn.role, turn.content) for turn in comparison.question]])
 
 
 def drawn_pair(identifier: str) -> int:
@@ -95,13 +89,5 @@ def drawn_pair(identifier: str) -> int:
 
 
 def is_reversed(identifier: str) -> bool:
-    """Whether response A of a drawn pair comes after response B by their code points.
-
-    Raises:
-        ValueError: The text is not hexadecimal.
-    """
+    """Whether response A of a drawn pair comes after response B by their code points."""
     return bool(int(identifier, 16) & 1)
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(_to_json(value).encode("ascii")).hexdigest()

@@ -29,8 +29,7 @@ class Difference:
     Args:
         value: Name of the value that differs.
         above: Number at which the distributions are the furthest apart.
-        share: Share of the judgments whose value is above it.
-        expected: Share of the labeled pairs whose value is above it.
+        share, expected: Share of the judgments, and of the labeled pairs, whose value is above it.
         p_value: Probability of a difference as large as this one between samples of one kind.
     """
 

@@ -21,7 +21,6 @@ def question_of(value: Any, column: str = "question") -> str | list[Fields]:
     """A text, or the turns of a list of messages.
 
     Args:
-        value: The text or the messages.
         column: Name of the value, for the message of an error.
 
     Raises:
@@ -69,7 +68,6 @@ def messages_of(value: Any, column: str = "this") -> list[Fields]:
     """The role and text of each message, in OpenAI's form or ShareGPT's ("from", "value").
 
     Args:
-        value: The messages.
         column: Name of the value, for the message of an error.
 
     Raises:

@@ -92,8 +92,7 @@ def bets_of(questions: NDArray[np.uint8], at: FloatArray) -> NDArray[np.int64]:
         at: Shape (n,). Time of each judgment, in seconds.
 
     Returns:
-        Shape (n,). Number of each draw's bet, from 0 in the order of their first draws, or
-        `LEFT_OUT`.
+        Shape (n,). Number of each bet, from 0 in the order of their first draws, or `LEFT_OUT`.
     """
     numbers, bets = question_numbers(questions), np.full(len(at), LEFT_OUT, dtype=np.int64)
     left, count = np.arange(len(at)), 0
@@ -111,13 +110,10 @@ def bets_of(questions: NDArray[np.uint8], at: FloatArray) -> NDArray[np.int64]:
 
 
 def alarm_delta(place: int) -> float:
-    """Returns the probability of a false alarm of a criterion over all time.
+    """The probability of a false alarm of a criterion over all time.
 
-    The criteria of a version share 5% in the order in which they came into use. So the alarms of
-    all of them keep 5% together, and none has to be known before.
-
-    Args:
-        place: Place of the criterion in that order, from 1.
+    The criteria of a version share 5% in the order in which they came into use, from place 1 on. So
+    the alarms of all of them keep 5% together, and none has to be known before.
     """
     return MONITOR_DELTA * share_of(place)
 
@@ -191,12 +187,7 @@ def _means(wrong: NDArray[np.bool_], numbers: NDArray[np.int64]) -> FloatArray:
 
 
 def share_interval(flags: ArrayLike, questions: ArrayLike) -> tuple[float, float]:
-    """Returns an interval of the share of flagged draws of a random question; see `error_interval`.
-
-    Args:
-        flags: Shape (n,), n may be 0.
-        questions: Shape (n,). Number of each draw's bet.
-    """
+    """An interval of the share of flagged draws of a random question; see `error_interval`."""
     means = _means(np.asarray(flags, dtype=bool), np.asarray(questions))
     return error_interval(float(means.sum()), len(means))
 
@@ -204,7 +195,7 @@ def share_interval(flags: ArrayLike, questions: ArrayLike) -> tuple[float, float
 def error_interval(
     errors: float, questions: int, *, delta: float = MONITOR_DELTA
 ) -> tuple[float, float]:
-    """Returns a confidence interval of the true error that may be looked at after each label.
+    """A confidence interval of the true error that may be looked at after each label.
 
     It holds the rates p whose bets have not reached 1 / delta: the wealth is the likelihood under
     a beta-binomial mixture with Jeffreys' prior, over that under p. With probability 1 - delta the
@@ -222,9 +213,6 @@ def error_interval(
         errors: Sum of the mean errors of the questions that the labels show.
         questions: Number of questions; may be 0.
         delta: In (0, 1).
-
-    Returns:
-        (low, high) within [0, 1].
     """
     right = questions - errors
     mixture = betaln(_PRIOR + errors, _PRIOR + right) - betaln(_PRIOR, _PRIOR)

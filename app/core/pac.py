@@ -44,20 +44,17 @@ def pac_threshold(
 ) -> float:
     """The largest threshold that fixed-sequence testing passes (Bauer 1991).
 
-    docs/design/guarantees.md, section 3, explains the rule.
-
     Tests the ranks of `rank_sequence` in ascending order and stops at the first failure; returns
     the score at the last rank that passed. s_(k) is the k-th smallest score, e_k the number of
     errors up to it. H_k, "the error up to s_(k) exceeds alpha", is rejected if
-    P[Bin(k, alpha) <= e_k] <= delta. Ties are tested as one block.
-
-    A larger alpha can give a smaller threshold, because the start rank changes with alpha.
+    P[Bin(k, alpha) <= e_k] <= delta. Ties are tested as one block. A larger alpha can give a
+    smaller threshold, because the start rank changes with alpha (docs/design/guarantees.md, section
+    3).
 
     Args:
         uncertainty: Shape (n,). s(x) of each calibration point, in nats.
         error: Shape (n,). True where the judge disagrees with the label.
-        alpha: In (0, 1).
-        delta: In (0, 1).
+        alpha, delta: In (0, 1).
         label_noise: In [0, 0.5); labels flipped independently of the score.
 
     Returns:
@@ -96,13 +93,12 @@ def pac_tests(
         accepted: Shape (m,). Number of pairs at or below each score, without those that people
             found equal; pairs without a label count.
         errors: Shape (m,). Number of errors among those pairs.
-        alpha: In (0, 1).
-        delta: In (0, 1).
+        alpha, delta: In (0, 1).
         label_noise: In [0, 0.5).
         labelled: Number of leading scores up to which all pairs have a label; None for all.
-        drawn: Number of pairs that were drawn before labels were seen, which fixes the ranks; None
-            if no pair was left out since then. It is larger than `accepted[-1]` if people found
-            pairs equal.
+        drawn: Number of pairs that were drawn before labels were seen, which fixes the ranks;
+            larger than `accepted[-1]` if people found pairs equal. None if no pair was left out
+            since then.
 
     Returns:
         The threshold in nats: -inf if no rank passes, ln 2 if the test at the last rank passes,
@@ -132,7 +128,7 @@ def pac_tests(
 def ranks_to_test(
     alpha: float, delta: float, n: int, *, label_noise: float = 0.0, drawn: int | None = None
 ) -> tuple[int, ...]:
-    """Returns the ranks to test of n pairs that are left of those that were drawn.
+    """The ranks to test of n pairs that are left of those that were drawn.
 
     Pairs that people found equal are left out. The ranks below n stay, so that no label moves them.
     """
@@ -144,7 +140,7 @@ def ranks_to_test(
 
 @lru_cache(maxsize=4096)
 def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tuple[int, ...]:
-    """Returns the ranks to test, the start rank first and n last.
+    """The ranks to test, in ascending order: the start rank first, n last; empty if n is below it.
 
     The ranks are fixed before any label is seen, which makes fixed-sequence testing valid. Each
     further rank is the first, at least 1% of n later, at which one more error is allowed. Ranks in
@@ -153,9 +149,6 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
     Coverage at alpha = delta = 0.1, n = 1000, for (accuracy, AUROC) = (0.807, 0.744),
     (0.766, 0.777), (0.874, 0.809): 0.424, 0.397, 0.890. From rank 91 on, these tests give 0.399,
     0.382, 0.890, and tests at every 1% of n 0.371, 0.361, 0.888 (8,000 calibrations, seed 7).
-
-    Returns:
-        Ascending ranks; empty if the start rank is above n.
     """
     start = start_rank(alpha, delta, label_noise, n)
     if start is None:
@@ -167,9 +160,9 @@ def rank_sequence(alpha: float, delta: float, label_noise: float, n: int) -> tup
 
 
 def _walk(start: int, step: int, bound: float, delta: float, n: int) -> list[int]:
-    """Returns the start rank, and ranks below n at which one more error becomes allowable.
+    """The start rank, and ranks below n at which one more error becomes allowable.
 
-    Each rank is the first such rank that is at least `step` after the rank before it.
+    Each is the first such rank that is at least `step` after the rank before it.
     """
     ranks = [start]
     window, z = math.ceil(4 / bound), float(ndtri(delta))
@@ -195,8 +188,7 @@ def _walk(start: int, step: int, bound: float, delta: float, n: int) -> list[int
 def _is_allowable(errors: int, rank: int, bound: float, delta: float) -> bool:
     """Whether P[Bin(rank, bound) <= errors] is clearly at most delta.
 
-    The incomplete beta function is that probability, and is much faster than `scipy.stats`. It only
-    chooses the ranks to test; `pac_tests` compares with delta itself.
+    It only chooses the ranks to test; `pac_tests` compares with delta itself.
     """
     return bool(binomial_cdf(errors, rank, bound) <= delta * _CLEARLY_BELOW)
 
@@ -207,11 +199,9 @@ class PacPairs:
 
     Args:
         curve: Counts of all pairs; a pair without a label counts as no error.
-        drawn: Number of pairs that were drawn before labels were seen. It is larger than the number
-            of the pairs here if people found some equal.
-        labelled: Number of leading scores of the curve up to which all pairs have a label.
+        drawn, labelled: As of `pac_tests`.
         unlabelled: Shape (u,). Indices of the pairs without a label, by rising uncertainty.
-        unlabeled_scores: Shape (u,). Uncertainties of those pairs, ascending.
+        unlabeled_scores: Shape (u,). Their uncertainties, ascending.
     """
 
     curve: ThresholdCurve
@@ -236,7 +226,7 @@ class PacPairs:
             uncertainty: Shape (n,). s(x) of each pair, in nats.
             error: Shape (n,). True where the judge disagrees with the label; False without a label.
             labelled: Shape (n,). False for pairs without a label.
-            drawn: Number of pairs that were drawn before labels were seen; None for n.
+            drawn: As of `pac_tests`; None for n.
             curve: The curve of these pairs, if it is known.
 
         Raises:
@@ -264,14 +254,13 @@ class PacPairs:
         )
 
     def needed(self, alpha: float, delta: float) -> tuple[float | None, NDArray[np.int64]]:
-        """Returns the threshold, or else the pairs that must be labeled before the next test.
+        """The threshold, or else the pairs that must be labeled before the next test.
 
         Labeling exactly these pairs again and again, until there is a threshold, gives the
         threshold that all labels would give. It needs the fewest labels in that order.
 
         Args:
-            alpha: In (0, 1); choose it before the first label is seen.
-            delta: In (0, 1); choose it before the first label is seen.
+            alpha, delta: In (0, 1); choose them before the first label is seen.
 
         Returns:
             The threshold in nats, None while labels are missing; and the indices of the pairs to
@@ -287,7 +276,7 @@ class PacPairs:
 def threshold_on(
     curve: ThresholdCurve, alpha: float, guarantee: Guarantee, delta: float | None
 ) -> float:
-    """Returns lambda_hat in nats on the curve of pairs that all have labels."""
+    """lambda_hat in nats on the curve of pairs that all have labels."""
     if guarantee == "marginal":
         return curve.threshold(alpha)
     assert delta is not None, "pac needs a delta"
@@ -304,25 +293,17 @@ def threshold_on(
 
 
 def observed_error(alpha: float, label_noise: float) -> float:
-    """Returns the error rate that noisy labels show if the true error rate is alpha."""
+    """The error rate that noisy labels show if the true error rate is alpha."""
     noise = float(exact_noise(label_noise))
     return noise + (1 - 2 * noise) * alpha
 
 
-def allowable_errors(ranks: NDArray[np.int64], bound: float, delta: float) -> FloatArray:
-    """Returns the largest number of errors that passes at each rank; -1 if 0 errors fail."""
-    return most_successes(delta, ranks, bound)
-
-
 def start_rank(alpha: float, delta: float, label_noise: float, n: int) -> int | None:
-    """Returns the first rank to test with n points, which depends on no score and no label.
+    """The first rank to test with n points, which depends on no score and no label; None above n.
 
     It is the rank with power 0.8 if that is within the share 2.5 alpha of the points, and within
     their half; else the one with power 0.5. For alpha = delta = 0.1 these are 210, from n = 840 on,
     and 91.
-
-    Returns:
-        The rank; None if it is above n.
     """
     good = good_start_rank(alpha, delta, label_noise, at_most=_latest_good_start(alpha, n))
     if good is not None:
@@ -331,7 +312,7 @@ def start_rank(alpha: float, delta: float, label_noise: float, n: int) -> int | 
 
 
 def points_for_good_start(alpha: float, good: int) -> int:
-    """Returns the number of points from which on tests start at the rank with good power."""
+    """The number of points from which on tests start at the rank with good power."""
     n = max(1, math.floor(good / _latest_start_share(alpha)) - 1)
     while _latest_good_start(alpha, n) < good:
         n += 1
@@ -347,23 +328,20 @@ def _latest_start_share(alpha: float) -> float:
 
 
 def fair_start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) -> int | None:
-    """Returns the smallest rank at which the test has power 0.5; None if it is above `at_most`."""
+    """The smallest rank at which the test has power 0.5; None if it is above `at_most`."""
     return _rank_with_power(alpha, delta, label_noise, _FAIR_POWER, at_most)
 
 
 def good_start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) -> int | None:
-    """Returns the smallest rank at which the test has power 0.8; None if it is above `at_most`."""
+    """The smallest rank at which the test has power 0.8; None if it is above `at_most`."""
     return _rank_with_power(alpha, delta, label_noise, _GOOD_POWER, at_most)
 
 
 def good_marginal_rank(alpha: float, label_noise: float, *, at_most: int) -> int | None:
-    """Returns the smallest rank up to which "marginal" accepts with power 0.8.
+    """The smallest rank up to which "marginal" accepts with power 0.8; None above `at_most`.
 
     It accepts k points with e errors if (e + 1) / k <= alpha, so only the first rank at which one
     more error is allowed can be the smallest one.
-
-    Returns:
-        The rank; None if it is above `at_most`.
     """
     bound = observed_error(alpha, label_noise)
     errors = np.arange(int(at_most * bound))
@@ -377,7 +355,7 @@ def good_marginal_rank(alpha: float, label_noise: float, *, at_most: int) -> int
 def _rank_with_power(
     alpha: float, delta: float, label_noise: float, power: float, at_most: int
 ) -> int | None:
-    """Returns the smallest rank with that power, at least 0.5; None if it is above `at_most`."""
+    """The smallest rank with that power, at least 0.5; None if it is above `at_most`."""
     bound = observed_error(alpha, label_noise)
     assumed_error = observed_error(_ASSUMED_ERROR_SHARE * alpha, label_noise)
     # Below this rank not even a test without errors passes.
@@ -408,26 +386,21 @@ def _rank_with_power(
 def _powerful_rank(
     bound: float, assumed_error: float, delta: float, power: float, low: int, high: int
 ) -> int | None:
-    """Returns the smallest rank in [low, high) at which the test has that power."""
+    """The smallest rank in [low, high) at which the test has that power."""
     ranks = np.arange(low, high)
-    allowable = allowable_errors(ranks, bound, delta)
+    allowable = most_successes(delta, ranks, bound)
     passing = np.where(allowable >= 0, binomial_cdf(allowable, ranks, assumed_error), 0.0)
     enough = np.flatnonzero(passing >= power)
     return int(ranks[enough[0]]) if len(enough) else None
 
 
 def labels_for_verdicts(criterion: Criterion) -> int | None:
-    """Returns the number of labels with which a criterion accepts something with probability 0.8.
+    """The number of labels with which a criterion accepts something with probability 0.8.
 
     That holds if the judge is wrong in at most 0.6 alpha of its most certain pairs: of the share
     2.5 alpha of them, at most half. `pac` then starts its tests at the rank with power 0.8. The
-    number depends on no label, so calibrating after exactly so many labels keeps the promise.
-
-    Args:
-        criterion: It has an alpha.
-
-    Returns:
-        The number; None if a set has no room for so many.
+    number depends on no label, so calibrating after exactly so many labels keeps the promise. None
+    if a set has no room for so many.
     """
     alpha = criterion.alpha
     assert alpha is not None, "a criterion without alpha needs no labels"

@@ -28,8 +28,6 @@ _FIELDS = ("gap_fwd", "gap_rev", "label_mass")
 class Score:
     """One judge's preference between two responses; it holds no text.
 
-    Labeled examples, judged comparisons and draws embed it.
-
     Args:
         gap_fwd: Logit of response_a minus logit of response_b, with response_a shown first; any
             finite number.
@@ -194,13 +192,9 @@ class Preference:
 
 
 class Preferences(NamedTuple):
-    """The preferences of a judge on n comparisons.
+    """The preferences of a judge on n comparisons: each field of `Preference` with shape (n,).
 
-    Args:
-        p_fwd: Shape (n,). Probability of response_a when it is shown first.
-        p_rev: Shape (n,). Probability of response_a when it is shown second.
-        p_bar: Shape (n,). Mean of p_fwd and p_rev; exactly 0.5 where the judge has no preference.
-        entropy: Shape (n,). Entropy of p_bar, the uncertainty s(x), in nats within [0, ln 2].
+    `entropy` is its `uncertainty`.
     """
 
     p_fwd: FloatArray
@@ -217,9 +211,6 @@ class Preferences(NamedTuple):
         """Shape (n,). E(x): true where the judge prefers not the side that people prefer.
 
         A judge without a preference is wrong whichever that side is. NaN is never wrong.
-
-        Args:
-            prefers_a: Shape (n,). Whether people prefer response_a.
         """
         wrong: NDArray[np.bool_] = np.where(prefers_a, self.p_bar <= 0.5, self.p_bar >= 0.5)
         return wrong
@@ -227,7 +218,7 @@ class Preferences(NamedTuple):
     def accepted(self, threshold: float) -> NDArray[np.bool_]:
         """Shape (n,). S(x, lambda): true where a threshold in nats accepts the preference.
 
-        None is accepted without a preference, and none that is NaN.
+        Never without a preference, and never where it is NaN.
         """
         accepted: NDArray[np.bool_] = (self.entropy <= threshold) & (self.p_bar != 0.5)
         return accepted
@@ -253,10 +244,7 @@ def preference_from_gaps(gap_fwd: FloatArray, gap_rev: FloatArray) -> Preference
 
     Args:
         gap_fwd: Shape (n,). Logit of response_a minus that of response_b, response_a shown first.
-        gap_rev: Shape (n,). Logit of response_a minus that of response_b, response_a shown second.
-
-    Returns:
-        The preferences, each of shape (n,).
+        gap_rev: Shape (n,). The same, response_a shown second.
 
     Raises:
         JudgmentFailedError: A gap is not a finite number.
@@ -282,29 +270,22 @@ def preference_from_gaps(gap_fwd: FloatArray, gap_rev: FloatArray) -> Preference
 
 
 def gaps_in_reverse(gap_fwd: FloatArray, gap_rev: FloatArray) -> FloatArray:
-    """Returns the gaps of the reverse order, given the numbers of scores (`Score.numbers`).
+    """The gaps of the reverse order, given the numbers of scores (`Score.numbers`).
 
     Args:
-        gap_fwd: Shape (n,). Logit of response_a minus that of response_b, response_a shown first.
-        gap_rev: Shape (n,). The same, response_a shown second; NaN where the judge sees no order.
-
-    Returns:
-        Shape (n,), without NaN: a judge that sees no order has the same gap in both.
+        gap_fwd: Shape (n,).
+        gap_rev: Shape (n,). NaN where the judge sees no order, and so has the same gap in both.
     """
     gaps: FloatArray = np.where(np.isnan(gap_rev), gap_fwd, gap_rev)
     return gaps
 
 
 def binary_entropy(p: FloatArray, q: FloatArray) -> FloatArray:
-    """Entropy of a preference, exact even where it is nearly certain.
+    """Entropy of a preference in nats, exact even where it is nearly certain.
 
     Args:
         p: Shape (n,). Probability that response A is preferred, in [0, 1].
-        q: Shape (n,). Probability that response B is preferred: 1 - p, passed in because
-            computing it here would round to 0 for p above 1 - 1e-16.
-
-    Returns:
-        Shape (n,), in nats, within [0, ln 2].
+        q: Shape (n,). 1 - p, passed in because it would round to 0 here for p above 1 - 1e-16.
     """
     return _entropy_of_sides(np.minimum(p, q), np.maximum(p, q))
 

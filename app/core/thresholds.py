@@ -63,8 +63,8 @@ class ThresholdCurve:
             error: Shape (n,). True where the judge disagrees with the label.
             label_noise: Probability in [0, 0.5) that a label was flipped, independently of the
                 score. The observed error rate among the accepted is eps + (1 - 2 eps) FDR, so the
-                curve is that of (observed - eps) / (1 - 2 eps) (docs/design/guarantees.md,
-                section 4).
+                curve is that of (observed - eps) / (1 - 2 eps) (docs/design/guarantees.md, section
+                4).
 
         Raises:
             ValueError: Shapes differ, a score is NaN, or label_noise is outside [0, 0.5).
@@ -133,10 +133,9 @@ class ThresholdCurve:
         return float(smallest) if np.ndim(smallest) == 0 else smallest
 
     def accepted_at(self, threshold: float, *, undecided: int = 0) -> tuple[int, int]:
-        """Number of calibration points accepted at a threshold, and of observed errors among them.
+        """Number of calibration points accepted at a threshold in nats, and of errors among them.
 
         Args:
-            threshold: In nats.
             undecided: Number of points without a preference. The threshold counts them as errors at
                 ln 2, but they are never accepted, even if all other points are.
         """
@@ -159,8 +158,7 @@ def accepted_and_errors(
         error: Shape (n,), bool.
 
     Returns:
-        Distinct scores in ascending order, numbers of points, and numbers of errors, each of shape
-        (m,).
+        Shape (m,) each: distinct ascending scores, numbers of points, and numbers of errors.
 
     Raises:
         ValueError: Shapes differ or a score is NaN.
@@ -201,7 +199,7 @@ def row_of(
     errors: int,
     n: int,
 ) -> Threshold:
-    """Returns the row of a threshold in nats, which accepts so many of n pairs with such errors."""
+    """The row of a threshold in nats, which accepts so many of n pairs with such errors."""
     feasible = threshold > -math.inf
     return Threshold(
         alpha=alpha,

@@ -25,7 +25,7 @@ class Share(NamedTuple):
 def weighted_share(
     cases: FloatArray, weight: FloatArray, unit: NDArray[np.int64], *, level: float
 ) -> Share:
-    """Returns a share by Wilson's interval with the effective number of observations.
+    """A share by Wilson's interval with the effective number of observations.
 
     Args:
         cases: Shape (n,), n at least 1. 1 where the observation is a case, otherwise 0.
@@ -47,13 +47,7 @@ def weighted_share(
 
 
 def variance_of_mean(residual: FloatArray, weight: FloatArray, unit: NDArray[np.int64]) -> float:
-    """Returns the variance of a weighted mean over dependent units; infinite with one unit.
-
-    Args:
-        residual: Shape (n,). Observations less their weighted mean.
-        weight: Shape (n,).
-        unit: Shape (n,). Number of the unit of each observation.
-    """
+    """The variance of a weighted mean over dependent units; infinite with one unit."""
     names, places = np.unique(unit, return_inverse=True)
     units = len(names)
     if units == 1:
@@ -66,7 +60,6 @@ class LabeledVerdict(NamedTuple):
     """An accepted verdict on a pair of which a person prefers one side.
 
     Args:
-        alpha: The alpha of the verdict.
         is_wrong: Whether the person prefers the other side.
         unit: Verdicts of one unit, such as a question, may be wrong together.
         probability: Probability with which the comparison was drawn for labeling.
@@ -79,12 +72,7 @@ class LabeledVerdict(NamedTuple):
 
 
 def contradicted_verdicts(verdicts: Iterable[LabeledVerdict]) -> list[tuple[float, int, Share]]:
-    """Counts the verdicts of each alpha that labels contradict.
-
-    Returns:
-        Each alpha in ascending order, its number of verdicts, and the share that labels contradict,
-        with a 95% interval.
-    """
+    """Each alpha, ascending, with its number of verdicts and the share that labels contradict."""
     by_alpha: dict[float, list[LabeledVerdict]] = defaultdict(list)
     for labeled in verdicts:
         by_alpha[labeled.alpha].append(labeled)
@@ -113,7 +101,7 @@ def accepted_and_wrong(
     Args:
         gaps: `gap_fwd` and `gap_rev` of each pair.
         prefers_a: Whether the label of each pair is A.
-        thresholds: Thresholds in nats.
+        thresholds: In nats.
         temperature: Number by which the gaps are divided.
     """
     numbers = np.array(gaps, dtype=np.float64).reshape(-1, 2) / temperature

@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.core.pac import allowable_errors, pac_threshold
+from app.core.binomial import most_successes
+from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray, binary_entropy
 from app.core.thresholds import ThresholdCurve, accepted_and_errors
 
@@ -177,6 +178,6 @@ def _allowable(n: int, alpha: float, delta: float) -> FloatArray:
     Returns:
         Shape (n + 1,); -1 where even 0 errors are too many.
     """
-    allowable = np.append(-1.0, allowable_errors(np.arange(1, n + 1), alpha, delta))
+    allowable = np.append(-1.0, most_successes(delta, np.arange(1, n + 1), alpha))
     allowable.setflags(write=False)
     return allowable

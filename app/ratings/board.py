@@ -205,8 +205,7 @@ def _view(
     prior_sd = settings.prior_sd / settings.points
     spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
     deviation = _implied_deviations(spread, structure, shares)
-    few = ~established
-    ranked = ~(few | (structure.no_floor & structure.no_ceiling)) & structure.rated
+    ranked = structure.rated & established & ~(structure.no_floor & structure.no_ceiling)
     return View(
         name=point.name,
         battles=len(point.games.first),
@@ -214,7 +213,7 @@ def _view(
         ratings=_ratings(
             replace(point, structure=structure, theta=theta),
             shares,
-            intervals_of(theta, rounds, deviation, structure, level=level, few=few),
+            intervals_of(theta, rounds, deviation, structure, level=level),
             rank_sets(theta, rounds, spread, structure, level=level, ranked=ranked),
             battles,
             established,

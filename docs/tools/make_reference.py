@@ -389,7 +389,11 @@ the problem replaces the result of one item. An error is never a verdict.
     parts = []
     for group, (heading, about) in groups.items():
         rows = [
-            (f"`{error.code}`", str(status), one_line(error.__doc__).split(" Args:")[0])
+            (
+                f"`{error.code}`",
+                str(status),
+                one_line(error.__doc__ or f"{error.title}.").split(" Args:")[0],
+            )
             for error, status in STATUS.items()
             if issubclass(error, group)
         ]

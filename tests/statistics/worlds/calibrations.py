@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.pac import allowable_errors, observed_error, rank_sequence
+from app.core.binomial import most_successes
+from app.core.pac import observed_error, rank_sequence
 from app.core.preference import LN2, FloatArray
 from tests.statistics.worlds.normal import NormalJudge
 
@@ -76,8 +77,8 @@ class Calibrations(NamedTuple):
         ranks = np.array(rank_sequence(alpha, delta, 0.0, n), dtype=np.int64)
         if not len(ranks):
             return np.full(count, -math.inf), np.zeros(count, dtype=np.int64)
-        failed = self.errors[:, ranks - 1] > allowable_errors(
-            ranks, observed_error(alpha, 0.0), delta
+        failed = self.errors[:, ranks - 1] > most_successes(
+            delta, ranks, observed_error(alpha, 0.0)
         )
         passed = np.where(failed.any(axis=1), failed.argmax(axis=1), len(ranks))
         last = ranks[np.maximum(passed, 1) - 1]

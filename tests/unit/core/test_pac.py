@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.core.binomial import most_successes
 from app.core.pac import (
-    allowable_errors,
     fair_start_rank,
     good_start_rank,
     observed_error,
@@ -170,9 +170,9 @@ def slow_ranks(start: int, step: int, bound: float, delta: float, n: int) -> lis
     """The same ranks, from the number of allowable errors at every rank."""
     ranks = [start]
     # Less than delta, as numbers of errors with a probability of exactly delta do not count.
-    allowable = allowable_errors(np.arange(n), bound, delta * (1.0 - 1e-12))
+    allowable = most_successes(delta * (1.0 - 1e-12), np.arange(1, n + 1), bound)
     for rank in range(start + 1, n):
-        if rank >= ranks[-1] + step and allowable[rank] > allowable[rank - 1]:
+        if rank >= ranks[-1] + step and allowable[rank - 1] > allowable[rank - 2]:
             ranks.append(rank)
     return ranks
 
