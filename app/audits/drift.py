@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from app.audits.entries import NO_ALARM, between, written
+from app.audits.entries import NO_ALARM, written
 from app.core.calibration import Calibration
 from app.core.comparison import Case, Criterion
 from app.core.conformal import ConformalMartingale
@@ -116,7 +116,6 @@ class _SetDrift:
     Args:
         criteria: The first criteria that were asked for.
         fresh: Values of the judgments that were not tested yet, one judgment after the other.
-        begun: Time of the first judgment that was tested; None before that.
     """
 
     write_id: str
@@ -124,7 +123,6 @@ class _SetDrift:
     fresh: "array[float]" = field(default_factory=lambda: array("d"))
     martingales: Martingales | None = None
     figures: Figures = field(default_factory=dict)
-    begun: float | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -231,9 +229,6 @@ class Drift:
         """Tests the judgments since the last call, in threads."""
         if state.martingales is None:
             state.martingales = await off_loop(Martingales, calibration)
-        if state.fresh and state.begun is None:
-            # They were judged within the last second or so.
-            state.begun = self._now()
         step = _MOST_AT_ONCE * len(STREAMS)
         while state.fresh:
             part, state.fresh = state.fresh[:step], state.fresh[step:]
@@ -249,31 +244,24 @@ class Drift:
         self, state: _SetDrift, calibration: Calibration, evidence: Mapping[str, float]
     ) -> None:
         """Updates the figures by the largest evidence of each stream, and logs new alarms."""
-        before, now = state.figures, self._now()
+        before = state.figures
         shares = len(evidence) * self._replicas
         state.figures = {}
         for name, largest in evidence.items():
             stream, known = stream_figures(largest, shares=shares), before.get(name)
             if known is not None and known.alarm:
                 stream = replace(known, evidence=stream.evidence)
-            elif stream.alarm and state.begun is not None:
-                first, last = written(state.begun), written(now)
-                stream = replace(
-                    stream,
-                    rang_at=last,
-                    rang_version=calibration.version,
-                    first_judged_at=first,
-                    last_judged_at=last,
-                )
+            elif stream.alarm:
+                rang_at = written(self._now())
+                stream = replace(stream, rang_at=rang_at, rang_version=calibration.version)
                 logger.warning(
                     "drift alarm: the traffic of calibration %r (version %d) is unlike its labeled "
-                    "pairs since %s: the evidence from the %s of its judgments%s is %.3g; "
+                    "pairs since %s: the evidence from the %s of its judgments is %.3g; "
                     "docs/guides/monitoring.md says what to do",
                     calibration.name,
                     calibration.version,
-                    last,
+                    rang_at,
                     name.replace("_", " "),
-                    between(first, last),
                     stream.evidence,
                 )
             state.figures[name] = stream

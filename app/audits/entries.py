@@ -224,8 +224,7 @@ class TrailEntry(records.AuditEvent):
     @property
     def times(self) -> dict[str, Any]:
         """The fields of `AlarmTimes`."""
-        times = (self.at, self.version, self.first_judged_at, self.last_judged_at)
-        return dict(zip(NO_ALARM, times, strict=True))
+        return {"rang_at": self.at, "rang_version": self.version}
 
     @property
     def ended_alarm(self) -> records.EndedAlarm:
@@ -272,13 +271,8 @@ def written(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def between(first: str | None, last: str | None) -> str:
-    """Writes the times of the judgments that led to an alarm as part of a sentence."""
-    return "" if first is None else f" from {first} to {last}"
-
-
-# The fields of `AlarmTimes` without an alarm; longer records extend it.
-NO_ALARM: Mapping[str, Any] = dict.fromkeys(field.name for field in fields(records.AlarmTimes))
+# The fields of `AlarmTimes` without an alarm.
+NO_ALARM: Mapping[str, Any] = {"rang_at": None, "rang_version": None}
 
 
 def in_fields(criterion: Criterion | records.AuditEvent) -> dict[str, Any]:

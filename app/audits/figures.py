@@ -33,8 +33,7 @@ class CriterionAudits:
         criterion: The criterion, which has an alpha.
         shown: The figures that callers see.
         holder: The draw for which the waiting labels wait; None if they wait for none.
-        span: Times of the first and the last judgment whose labels let the figures raise the
-            alarm; None without an alarm in them.
+        alarms: Whether the labels of this version alone raise the alarm.
         is_recorded: Whether the alarm is active in the trail. An earlier version may have raised
             it, and figures of corrected labels may have no alarm any more.
         ended: Position of the end of its last alarm that has ended; 0 if none has.
@@ -43,7 +42,7 @@ class CriterionAudits:
     criterion: Criterion
     shown: records.MonitoredCriterion
     holder: Use | None = None
-    span: tuple[float, float] | None = None
+    alarms: bool = False
     is_recorded: bool = False
     ended: int = 0
 
@@ -108,7 +107,7 @@ def _monitored(
     alpha, standing = criterion.alpha, state.standing
     assert alpha is not None, "only criteria with an alpha are audited"
     sided = [draw for draw in draws.counting if draw.state != "tie"]
-    figures, span = _evidence(sided, alpha=alpha, false_alarms=false_alarms)
+    figures = _evidence(sided, alpha=alpha, false_alarms=false_alarms)
     labels = [draw for draw in draws.counting if draw.state in ("A", "B", "tie")]
     ties = np.array([draw.state == "tie" for draw in labels], dtype=bool)
     tie_bets = np.array([draw.bet for draw in labels], dtype=np.int64)
@@ -135,7 +134,7 @@ def _monitored(
             suspended=suspends and alarm,
         ),
         holder=draws.holder,
-        span=span,
+        alarms=figures.alarm,
         is_recorded=standing is not None,
         ended=state.ended,
     )
@@ -194,18 +193,13 @@ class _Draws:
         self.counting = [draw for draw in self.accepted if LEFT_OUT < draw.bet < self.held]
 
 
-def _evidence(
-    draws: Sequence[_Draw], *, alpha: float, false_alarms: float
-) -> tuple[MonitorFigures, tuple[float, float] | None]:
-    """Returns what draws with a side, closed or expired ones prove about the error.
-
-    Beside it are the times of the first and the last judgment that led to an alarm.
-    """
+def _evidence(draws: Sequence[_Draw], *, alpha: float, false_alarms: float) -> MonitorFigures:
+    """Returns what draws with a side, closed or expired ones prove about the error."""
     bets = np.array([draw.bet for draw in draws], dtype=np.int64)
     gaps = np.array([draw.audit.score.numbers for draw in draws]).reshape(-1, 3)
     gap_fwd, gap_rev = gaps[:, 0], gaps_in_reverse(gaps[:, 0], gaps[:, 1])
     prefers_a = np.array([draw.state == "A" for draw in draws], dtype=bool)
-    figures = monitor(
+    return monitor(
         # That of a draw without a label means nothing.
         preference_from_gaps(gap_fwd, gap_rev).wrong(prefers_a),
         questions=bets,
@@ -213,11 +207,6 @@ def _evidence(
         alpha=alpha,
         false_alarms=false_alarms,
     )
-    if figures.alarm_at is None:
-        return figures, None
-    times = np.array([draw.use.at for draw in draws])
-    led = times[bets <= np.unique(bets)[figures.alarm_at - 1]]
-    return figures, (float(led.min()), float(led.max()))
 
 
 def _order(audits: CriterionAudits) -> tuple[str, float, float]:

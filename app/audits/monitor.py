@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from app.audits.auditor import Auditor
 from app.audits.book import Book
-from app.audits.entries import TrailEntry, Use, between, in_fields, written
+from app.audits.entries import TrailEntry, Use, in_fields, written
 from app.audits.figures import CriterionAudits, monitored
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
@@ -240,11 +240,9 @@ class Monitor:
                 follows=audits.ended,
                 by=report.by,
                 at=written(self._auditor.now()),
-                first_judged_at=written(audits.span[0]),
-                last_judged_at=written(audits.span[1]),
             )
             for audits in report.criteria
-            if audits.span is not None and not audits.is_recorded
+            if audits.alarms and not audits.is_recorded
         ]
 
     async def ended_by(self, now: Calibration | None, after: Calibration) -> list[TrailEntry]:
@@ -318,7 +316,7 @@ class Monitor:
     def _log_alarm(self, criterion: Criterion, alarm: TrailEntry) -> None:
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
-            "label of %r: %d of %d labels of accepted judgments%s are errors%s; "
+            "label of %r: %d of %d labels of accepted judgments are errors%s; "
             "docs/guides/monitoring.md says what to do",
             criterion.calibration,
             alarm.version,
@@ -327,7 +325,6 @@ class Monitor:
             alarm.by,
             alarm.errors,
             alarm.audited,
-            between(alarm.first_judged_at, alarm.last_judged_at),
             "; these judgments abstain from now on" if self.suspends else "",
         )
 

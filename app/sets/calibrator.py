@@ -91,7 +91,6 @@ class Calibrator:
         examples: Sequence[LabeledComparison],
         *,
         by: str = "service",
-        unread: int = 0,
         change_labels: bool = True,
     ) -> SetChange:
         """Judges a labeled batch and adds it to a set; raises the errors of `judged` and `put`.
@@ -100,14 +99,11 @@ class Calibrator:
         no example; its last label counts, or with `change_labels=False` it has to be the same.
         A tie keeps its score, which counts for drift and not for the error.
 
-        Args:
-            unread: Number of posted examples that could not be parsed, for the trail.
-
         Returns:
             The change. A batch that changes nothing makes no version. If the set does not exist
             then, its version is 0.
         """
-        batch = await self.judged(name, examples, unread=unread, change_labels=change_labels)
+        batch = await self.judged(name, examples, change_labels=change_labels)
         return await self.put(name, batch, by=by)
 
     async def judged(
@@ -115,7 +111,6 @@ class Calibrator:
         name: str,
         examples: Sequence[LabeledComparison],
         *,
-        unread: int = 0,
         replaces: bool = False,
         change_labels: bool = True,
         adds: bool = True,
@@ -145,7 +140,6 @@ class Calibrator:
         return JudgedBatch(
             examples=await off_loop(judged_examples, digests, comparisons, labels, scores),
             fingerprint=self._identity.fingerprint,
-            unread=unread,
             replaces=replaces,
             change_labels=change_labels,
         )
@@ -204,7 +198,6 @@ class Calibrator:
         least: int = 0,
         look: Look | None = None,
         by: str = "service",
-        unread: int = 0,
     ) -> tuple[JudgedBatch, SetChange]:
         """Judges pairs and adds them to a set without labels.
 
@@ -215,7 +208,6 @@ class Calibrator:
             least: Fewest pairs of a new set.
             look: Looks at the change of each attempt before it is written, and at the change by
                 the least certain scores before the pairs are judged.
-            unread: Number of posted pairs that could not be parsed, for the trail.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
@@ -247,7 +239,6 @@ class Calibrator:
                 ),
                 fingerprint=self._identity.fingerprint,
                 action="pool",
-                unread=unread,
             )
             return batch, await self.put(name, batch, by=by, look=look, dry_run=dry_run)
 

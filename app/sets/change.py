@@ -41,7 +41,6 @@ class SetChange:
         ties: Number of examples without a preferred side; the set keeps them for their scores.
         removed: Number of examples removed from the set; None if the set could not be read.
         changed_labels: Digests of the pairs whose label is another one than before.
-        unread: Number of posted examples that could not be parsed.
         failed: (index in the batch, error) of each example that could not be judged.
         rolled_back_to: The version that a rollback restores; None for other actions.
         effects: The effect on each criterion in use; None if nobody looked at it.
@@ -58,7 +57,6 @@ class SetChange:
     ties: int = 0
     removed: int | None = 0
     changed_labels: tuple[str, ...] = ()
-    unread: int = 0
     failed: tuple[tuple[int, ScopeJudgeError], ...] = ()
     rolled_back_to: int | None = None
     effects: tuple[records.Effect, ...] | None = None
@@ -87,7 +85,6 @@ class JudgedBatch:
     Args:
         examples: The examples in order, those of a pool without labels; an example that could not
             be judged has its error.
-        unread: Number of posted examples that could not be parsed; they are not in the batch.
         replaces: Whether all other examples of the set are removed.
         change_labels: Whether its label counts for a pair that has another one.
     """
@@ -95,7 +92,6 @@ class JudgedBatch:
     examples: Sequence[Judged | ScopeJudgeError]
     fingerprint: str
     action: Action = "calibrate"
-    unread: int = 0
     replaces: bool = False
     change_labels: bool = True
 
@@ -149,7 +145,6 @@ class JudgedBatch:
             ties=self.ties,
             removed=len(take),
             changed_labels=tuple(changed),
-            unread=self.unread,
             failed=self.errors,
         )
 
@@ -208,7 +203,7 @@ class Change(records.Version):
             updated=change.updated,
             ties=change.ties,
             removed=change.removed,
-            failed=len(change.failed) + change.unread,
+            failed=len(change.failed),
             n=after.n if after else 0,
             min_label_mass=subject.min_label_mass if subject else None,
             judge=subject.judge if subject else None,

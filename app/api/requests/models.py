@@ -278,11 +278,6 @@ class PostedItems(Generic[Read]):
         """The items without an error, in order."""
         return [item for item in self.items if not isinstance(item, RequestError)]
 
-    @property
-    def unread(self) -> int:
-        """Number of items with an error."""
-        return sum(isinstance(item, RequestError) for item in self.items)
-
     def errors(self, failed: Iterable[tuple[int, ScopeJudgeError]]) -> list[ExampleError]:
         """All errors of the batch, in order.
 

@@ -76,7 +76,6 @@ async def calibrate(body: CalibrateIn, request: JsonRequest) -> Response:
         batch = await services.calibrator.judged(
             body.calibration,
             examples.read,
-            unread=examples.unread,
             replaces=body.replace,
             change_labels=body.change_labels,
         )
@@ -259,7 +258,6 @@ async def add_pairs(name: SetName, body: PoolIn, request: JsonRequest) -> Respon
             least=least,
             look=look,
             by=request.caller.name,
-            unread=pairs.unread,
         )
     return await request.run(
         as_json,

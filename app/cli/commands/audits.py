@@ -76,12 +76,9 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
 
 
 def _since(alarm: "AlarmTimes") -> str:
-    """When an alarm was raised, and after which judgments, in words."""
+    """When an alarm was raised, in words."""
     version = "" if alarm.rang_version is None else f" (version {alarm.rang_version})"
-    judged = ""
-    if alarm.first_judged_at is not None:
-        judged = f", after judgments from {alarm.first_judged_at} to {alarm.last_judged_at}"
-    return f"since {alarm.rang_at or 'an unknown time'}{version}{judged}"
+    return f"since {alarm.rang_at or 'an unknown time'}{version}"
 
 
 def _audited(criterion: "MonitoredCriterion") -> list[str]:

@@ -52,11 +52,9 @@ MEANINGS = {
     "failed": "Examples that the judge could not judge.",
     "fingerprint": "Digest of model, prompt, prefill and label tokens. A calibration serves one "
     "fingerprint only.",
-    "first_judged_at": "Time of the first judgment that led to the alarm; None without one.",
     "guarantee": "`marginal` or `pac`.",
     "id": "Your text or number for the pair; the answer repeats it.",
     "judge": "Name of the judge.",
-    "last_judged_at": "Time of the last judgment that led to the alarm; None without one.",
     "min_label_mass": "Value of `SCOPE_MIN_LABEL_MASS`.",
     "n": "Number of examples in the set, with and without labels.",
     "name": "Name of the calibration set.",
@@ -985,8 +983,6 @@ class AuditEvent:
     errors: int | None
     audited: int | None
     suspended: bool | None
-    first_judged_at: str | None
-    last_judged_at: str | None
     audits: int | None
 
 
@@ -1006,7 +1002,7 @@ class AuditTrail:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlarmTimes:
-    """When an alarm was raised, and the judgments that led to it; all None without an alarm.
+    """When an alarm was raised; all None without an alarm.
 
     Args:
         rang_at: Time at which the active alarm rang, in UTC; None without an alarm, and until it is
@@ -1016,8 +1012,6 @@ class AlarmTimes:
 
     rang_at: str | None
     rang_version: int | None
-    first_judged_at: str | None
-    last_judged_at: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

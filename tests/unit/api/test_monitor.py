@@ -139,10 +139,8 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
         assert {**REASON, "event": "resumed", "alpha": 0.1}.items() <= resumed.items()
         change = {"event": "label_changed", "before": "B", "after": "none"}
         assert {**change, "reason": closing["reason"]}.items() <= closed.items()
-        at = {name: criterion[name] for name in ("first_judged_at", "last_judged_at")}
-        assert None not in at.values()
         rung = {"event": "alarm", "at": criterion["rang_at"], "suspended": True}
-        assert {**at, **rung}.items() <= alarm.items()
+        assert rung.items() <= alarm.items()
         page = (await client.get(TRAIL, params={"limit": 2})).json()
         rest = await client.get(TRAIL, params={"limit": 2, "before": page["next_before"]})
         assert page["entries"] + rest.json()["entries"] == found["entries"]

@@ -117,40 +117,6 @@ async def rung(count: int = 30) -> AsyncIterator[Replica]:
         yield replica
 
 
-def raised(at: float, version: int, first: float, last: float) -> tuple[object, ...]:
-    return written(at), version, written(first), written(last)
-
-
-def times(shown: MonitoredCriterion) -> tuple[object, ...]:
-    return shown.rang_at, shown.rang_version, shown.first_judged_at, shown.last_judged_at
-
-
-async def test_an_alarm_has_the_times_of_the_judgments_that_led_to_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with services_of() as services:
-        await calibrate(services, n=50)
-        replica = Replica(services)
-        for number in range(30):
-            await replica.draw([number], at=800.0 + number)
-        await replica.label(range(30), WRONG)
-        # The last of the labels that ring is the one whose evidence reaches 20.
-        found = await replica.shown()
-        last = found.alarm_at
-        assert last is not None
-        assert 1 < last < 30
-        assert times(found) == raised(1000.0, 1, 800.0, 800.0 + last - 1)
-        # Later judgments, labels and versions do not change it.
-        replica.now = 1100.0
-        await replica.draw(range(30, 40), at=1050.0)
-        await replica.label(range(30, 40), WRONG)
-        await calibrate(services, n=1, seed=5)
-        found = await replica.shown()
-        assert times(found) == raised(1000.0, 1, 800.0, 800.0 + last - 1)
-    (line,) = re.findall("alarm: audits .*", caplog.text)
-    assert f"judgments from {written(800.0)} to {written(800.0 + last - 1)} are errors" in line
-
-
 async def test_no_correction_of_labels_ends_an_alarm_and_each_one_leaves_a_trace(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
