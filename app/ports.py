@@ -16,7 +16,6 @@ from collections.abc import (
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from app.core.comparison import Turn
@@ -457,10 +456,6 @@ class SetStore(Protocol):
         """
 
 
-NO_TEXTS: Mapping[str, str] = MappingProxyType({})
-NO_ROWS: Mapping[str, int] = MappingProxyType({})
-
-
 class StoredRow(NamedTuple):
     """A row of a set's audits. `app.audits.entries` writes and reads the text.
 
@@ -482,6 +477,34 @@ def placed(rows: Sequence[StoredRow], *, after: int) -> list[StoredRow]:
         after = max(after + 1, row.position)
         moved.append(row._replace(position=after))
     return moved
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowsChange:
+    """A change of a set's audits.
+
+    Args:
+        rows: New rows, and new states of others. They get positions by `placed`.
+        expected: Key -> position that the row must have, of all rows that change or are removed.
+            Rows that are not in it must be new.
+        texts: Key of a row -> its texts, which replace others.
+        forgotten: Keys whose texts are removed; unknown keys are ignored.
+        removed: Keys of rows to remove with their texts, which takes one position.
+        synced: Whether the change is on the disk when it was made. Otherwise it survives the end of
+            every process, but perhaps not a power failure.
+    """
+
+    rows: Sequence[StoredRow] = ()
+    expected: Mapping[str, int] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    forgotten: Collection[str] = ()
+    removed: Collection[str] = ()
+    synced: bool = True
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the rows that change or are removed."""
+        return (*(row.key for row in self.rows), *self.removed)
 
 
 class AuditState(NamedTuple):
@@ -510,28 +533,8 @@ class AuditStore(Protocol):
     async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
         """Returns rows whose last change lies after a position, in the order of these changes."""
 
-    async def write_audits(
-        self,
-        name: str,
-        rows: Sequence[StoredRow],
-        *,
-        expected: Mapping[str, int] = NO_ROWS,
-        texts: Mapping[str, str] = NO_TEXTS,
-        forgotten: Collection[str] = (),
-        removed: Collection[str] = (),
-        synced: bool = True,
-    ) -> int | None:
+    async def write_audits(self, name: str, change: RowsChange) -> int | None:
         """Changes the audits of a set in one atomic step.
-
-        Args:
-            rows: New rows, and new states of others. They get positions by `placed`.
-            expected: Key -> position that the row must have, of all rows that change or are
-                removed. Rows that are not in it must be new.
-            texts: Key of a row -> its texts, which replace others.
-            forgotten: Keys whose texts are removed; unknown keys are ignored.
-            removed: Keys of rows to remove with their texts, which takes one position.
-            synced: Whether the change is on the disk when this method returns. Otherwise it
-                survives the end of every process, but perhaps not a power failure.
 
         Returns:
             The position of the set's last change before this one; None if a row has another

@@ -37,7 +37,7 @@ from app.core.errors import (
 )
 from app.flow import off_loop
 from app.observability.telemetry import Telemetry
-from app.ports import AuditState, AuditStore, StoredRow, placed
+from app.ports import AuditState, AuditStore, RowsChange, StoredRow, placed
 from scope_judge import records
 
 # Interval at which changes of other processes are asked for.
@@ -130,35 +130,15 @@ class Auditor:
         async with self._reading:
             with self._watched():
                 await self._read_all()
-                await self._read_secret()
-                self._check_secret()
-
-    async def _read_secret(self) -> None:
-        """Reads the secret, which no draw needs at rate 0."""
-        if self.rate > 0:
-            self._sampler = Sampler(
-                await self._store.secret(),
-                rate=self.rate,
-                fingerprint=self.fingerprint,
-                expires_s=self._expires_s,
-                keeps_texts=self._keeps_texts,
-            )
-
-    def _check_secret(self) -> None:
-        """Ends drawing and raises StoreCorruptError if there are draws of another secret.
-
-        A comparison would have two ids then, and count twice.
-        """
-        audits = (audit for book in self.books for audit in book.audits.values())
-        newest = max(audits, key=lambda audit: audit.position, default=None)
-        if self._sampler is None or newest is None or self._sampler.made(newest):
-            return
-        self._sampler = None
-        raise StoreCorruptError(
-            "the secret of the audits is not the one that made their draws. It was deleted or "
-            "replaced: restore the store from a backup, or set SCOPE_AUDIT_RATE=0 to judge without "
-            "draws"
-        )
+                # No draw needs it at rate 0.
+                if self.rate > 0:
+                    self._sampler = Sampler(
+                        await self._store.secret(),
+                        rate=self.rate,
+                        fingerprint=self.fingerprint,
+                        expires_s=self._expires_s,
+                        keeps_texts=self._keeps_texts,
+                    )
 
     async def follow(self) -> None:
         """Reads the changes of other processes; runs until it is cancelled.
@@ -168,8 +148,7 @@ class Auditor:
         while True:
             await asyncio.sleep(_FOLLOW_S)
             with suppress(StoreUnavailableError, StoreCorruptError):
-                # After an outage the store may be another one, with another secret.
-                await (self.open() if self._store_is_away else self.catch_up())
+                await self.catch_up()
 
     async def catch_up(self) -> None:
         """Reads all changes that the store has now."""
@@ -180,8 +159,6 @@ class Auditor:
     async def _read_all(self) -> None:
         """Reads the changes of all sets; all audits of a set again if rows are gone."""
         states = await self._store.audit_states()
-        # A restore fills an empty store, and brings the secret of its draws along.
-        is_other = bool(states) and not any(book.position for book in self.books)
         for name in states.keys() | self._books.keys():
             book, state = self.book(name), states.get(name, AuditState(0, 0))
             went_back = state.position < book.position
@@ -194,9 +171,6 @@ class Auditor:
                     logger.warning("the audits of %r were replaced: they are read again", name)
                 self._books[name] = Book(name=name)
                 await self._read(self.book(name), end=state.position)
-                is_other = True
-        if is_other:
-            await self._read_secret()
 
     async def _read(self, book: Book, *, end: int = 0) -> None:
         """Reads the rows of a set that have changed, at least those up to a position."""
@@ -232,19 +206,19 @@ class Auditor:
                 return False
             position = int(self.now() * 1e6)
             rows = [StoredRow(key, position, to_text(row)) for key, row in change.rows.items()]
+            step = RowsChange(
+                rows=rows,
+                expected={key: book.places[key] for key in keys if key in book.places},
+                texts=change.texts,
+                forgotten=change.forgotten,
+                removed=change.removed,
+                # A draw that a power failure takes is missed; who was right has nothing to do with
+                # it. The disk would take longer than a small judge.
+                synced=not draws,
+            )
             with self._watched(writing=True):
                 async with asyncio.timeout(_PATIENCE_S if draws else None):
-                    before = await self._store.write_audits(
-                        name,
-                        rows,
-                        expected={key: book.places[key] for key in keys if key in book.places},
-                        texts=change.texts,
-                        forgotten=change.forgotten,
-                        removed=change.removed,
-                        # A draw that a power failure takes is missed; who was right has nothing to
-                        # do with it. The disk would take longer than a small judge.
-                        synced=not draws,
-                    )
+                    before = await self._store.write_audits(name, step)
             if before is None:
                 await self.catch_up()
                 continue
@@ -468,9 +442,6 @@ class Auditor:
             self._store_is_away = True
             self._outage = "write" if writing else self._outage or "read"
             raise
-        if self.rate > 0 and self._sampler is None:
-            # Without the secret, the store is not the one that there was before.
-            return
         self._store_is_away = False
         if self._outage == "read" or (writing and self._outage):
             self._outage = None

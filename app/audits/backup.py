@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from app.core.errors import InvalidRequestError, StoreUnavailableError
-from app.ports import KEPT_VERSIONS, Entry, Head, Store, StoredRow
+from app.ports import KEPT_VERSIONS, Entry, Head, RowsChange, Store, StoredRow
 from app.sets.codec import thresholds_in
 
 _MARK, _FORMAT = "scope_judge_backup", 5
@@ -155,7 +155,8 @@ async def restore_backup(store: Store, file: IO[bytes]) -> None:
         elif "audits" in fields:
             name, rows = fields["of"], [StoredRow(*row) for row in fields["audits"]]
             places = known.setdefault(name, {})
-            _check_alone(await store.write_audits(name, rows, expected=places) is not None)
+            change = RowsChange(rows=rows, expected=places)
+            _check_alone(await store.write_audits(name, change) is not None)
             places |= {row.key: row.position for row in rows}
 
 

@@ -309,7 +309,13 @@ class Monitor:
         for criterion in active.keys() - told:
             self._log_alarm(criterion, active[criterion])
         for criterion in told - active.keys():
-            _log_end(criterion, book.alarm(criterion).end)
+            logger.warning(
+                "the alarm of calibration %r under %s has ended: GET /calibrations/%s/audit-trail "
+                "has by whom, and why",
+                book.name,
+                criterion.words,
+                book.name,
+            )
         if active:
             self._told[book.name] = frozenset(active)
 
@@ -364,30 +370,3 @@ def _raised_by(alarm: TrailEntry) -> Head:
 def _alpha(criterion: Criterion) -> float:
     assert criterion.alpha is not None, "only criteria with an alpha are audited"
     return criterion.alpha
-
-
-def _log_end(criterion: Criterion, end: TrailEntry | None) -> None:
-    name, under = criterion.calibration, criterion.words
-    if end is None:
-        # The audits of another store, or of a backup, has no such alarm.
-        logger.warning("the alarm of calibration %r under %s is not in the store", name, under)
-    elif end.event == "alarm_ended":
-        logger.warning(
-            "the alarm of calibration %r under %s ended at %s: half of the examples of version %d, "
-            "made by %r, are newer",
-            name,
-            under,
-            end.at,
-            end.version,
-            end.by,
-        )
-    else:
-        logger.warning(
-            "the alarm of calibration %r under %s was ended at %s by %r, with a reason that is in "
-            "the trail (GET /calibrations/%s/audit-trail)",
-            name,
-            under,
-            end.at,
-            end.by,
-            name,
-        )

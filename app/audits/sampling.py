@@ -74,10 +74,6 @@ class Sampler:
         drawn = (self._drawn(candidate, at) for candidate in candidates)
         return [one for one in drawn if one is not None]
 
-    def made(self, audit: Audit) -> bool:
-        """Whether an audit has the id that this secret gives its comparison."""
-        return self._pair_id(audit.calibration, audit.digest)[:-1].hex() == audit.id[:-2]
-
     def _drawn(self, candidate: Case, at: float) -> Drawn | None:
         calibration = candidate.calibration
         assert calibration is not None, "only judgments that used a set are drawn"
@@ -118,12 +114,8 @@ class Sampler:
 
     def _id(self, name: str, digest: str, comparison: Comparison) -> str:
         """Returns 127 bits for the comparison, and one last bit for the order of its responses."""
-        of_both = self._pair_id(name, digest)
+        of_both = self._hash("id", name, digest)[:16]
         return (of_both[:-1] + bytes([of_both[-1] & 0xFE | comparison.is_reversed])).hex()
-
-    def _pair_id(self, name: str, digest: str) -> bytes:
-        """Returns 16 bytes for the comparison; the last bit means nothing."""
-        return self._hash("id", name, digest)[:16]
 
     def _hash(self, *parts: str) -> bytes:
         keyed = self._keyed.copy()

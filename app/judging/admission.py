@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import math
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,9 +18,6 @@ from app.ports import ScoreStore
 # delay single judgments. In the engine both take turns (ports.Engine).
 _SMALL_REQUEST = 8
 _RESERVED_SHARE = 8
-# Retry-After is the pending comparisons divided by the rate of the last 10 s; at most 30 s.
-_REMEMBERED_S = 10.0
-_LONGEST_RETRY_S = 30
 _MINUTE_S = 60.0
 
 
@@ -216,19 +212,14 @@ class Admission:
         max_pending: int,
         telemetry: Telemetry,
         rate_limits: RateLimits,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_pending = max_pending
         telemetry.pending.set_function(lambda: self.pending)
         telemetry.pending_limit.set(max_pending)
-        self._clock = clock
         self._rate_limits = rate_limits
         self._queue = FairQueue()
         self._reserved_free = max_pending // _RESERVED_SHARE
         self._shared = self._free = max_pending - self._reserved_free
-        # (time, number) of finished comparisons, and the sum of the numbers.
-        self._finished: deque[tuple[float, int]] = deque()
-        self._finished_count = 0
 
     @property
     def pending(self) -> int:
@@ -266,7 +257,6 @@ class Admission:
             await self._rate_limits.spend(claim.flow, comparisons)
             await claim.turn.wait()
             yield
-            self._note_finished(comparisons)
         finally:
             self._release(claim)
 
@@ -296,25 +286,10 @@ class Admission:
         self._queue.remove(claim)
         self._admit_waiting()
 
-    def _note_finished(self, comparisons: int) -> None:
-        self._finished.append((self._clock(), comparisons))
-        self._finished_count += comparisons
-        self._forget_old()
-
-    def _forget_old(self) -> None:
-        while self._finished and self._finished[0][0] < self._clock() - _REMEMBERED_S:
-            self._finished_count -= self._finished.popleft()[1]
-
     def _overloaded(self, claim: Claim) -> OverloadedError:
-        self._forget_old()
-        wait_s = 1.0
-        if self._finished:
-            took_s = max(1.0, self._clock() - self._finished[0][0])
-            wait_s = self.pending * took_s / self._finished_count
         waiting = self._queue.waiting - claim.size
         more = f", {waiting} more wait for their turn" if waiting else ""
         return OverloadedError(
             f"{self.pending} comparisons are in progress{more} and the limit is "
-            f"{self._max_pending} (SCOPE_MAX_PENDING): try again later, or send smaller batches",
-            retry_after_s=min(_LONGEST_RETRY_S, max(1, math.ceil(wait_s))),
+            f"{self._max_pending} (SCOPE_MAX_PENDING): try again later, or send smaller batches"
         )

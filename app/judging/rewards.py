@@ -159,8 +159,7 @@ class Standing:
     ties: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupRewards:
+class GroupRewards(NamedTuple):
     """The standings of a group's responses, in their order, and the outcome of each judged pair."""
 
     standings: tuple[Standing, ...]
@@ -290,14 +289,8 @@ def _scored(
     compared: Sequence[tuple[Pairing, Outcome]],
     rule: RewardRule,
 ) -> GroupRewards:
-    rows = standings(
-        players,
-        [_result(group, pair, outcome, rule) for pair, outcome in compared],
-        empty_loses=rule.empty == "loses",
-        min_accepted=rule.min_accepted,
-        overlong_loses=rule.overlong == "loses",
-    )
-    return GroupRewards(standings=rows, compared=tuple(compared))
+    results = [_result(group, pair, outcome, rule) for pair, outcome in compared]
+    return GroupRewards(standings(players, results, rule), tuple(compared))
 
 
 def _result(group: Group, pair: Pairing, outcome: Outcome, rule: RewardRule) -> Result:
@@ -353,25 +346,13 @@ def pairs_of(group: Group, players: Players, opponents: Opponents) -> tuple[Pair
 
 
 def standings(
-    players: Players,
-    results: Iterable[Result],
-    *,
-    empty_loses: bool = True,
-    min_accepted: float = 1,
-    overlong_loses: bool = False,
+    players: Players, results: Iterable[Result], rule: RewardRule
 ) -> tuple[Standing, ...]:
     """The standing of each response.
 
     A reward comes from accepted comparisons alone. An empty response gets -1 by rule, and nobody
-    gets anything for being better than it: it was never judged.
-
-    Args:
-        empty_loses: Whether an empty response gets -1, or no reward. Among empty responses alone,
-            none is worse than another one.
-        min_accepted: Accepted comparisons that a reward needs; below 1, their share of the
-            response's comparisons.
-        overlong_loses: Whether a response that was too long in all of its comparisons gets -1, like
-            an empty one.
+    gets anything for being better than it: it was never judged. Among empty responses alone, none
+    is worse than another one. A response is overlong if it was in all of its comparisons.
     """
     points: dict[int, list[float]] = {}
     reasons: dict[int, set[NoPoints]] = {}
@@ -388,14 +369,15 @@ def standings(
 
     def standing(player: int, ties: int) -> Standing:
         mine = points.get(player, [])
-        needed = min_accepted if min_accepted >= 1 else min_accepted * compared[player]
+        needed = rule.min_accepted * (1 if rule.min_accepted >= 1 else compared[player])
         reward = math.fsum(mine) / len(mine) if mine and len(mine) >= needed else None
         reason: NoReward | None = None
         too_long = 0 < overlong[player] == compared[player]
         is_empty = player == players.empty
-        if (is_empty and empty_loses and players.has_text) or (too_long and overlong_loses):
+        loses = rule.empty == "loses" and players.has_text
+        if (is_empty and loses) or (too_long and rule.overlong == "loses"):
             reward = -1.0
-        elif is_empty and not empty_loses:
+        elif is_empty and rule.empty == "null":
             reason = "empty"
         elif player in reasons and not mine:
             reason = next(one for one in _PRECEDENCE if one in reasons[player])

@@ -6,11 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from app.ports import (
     KEPT_VERSIONS,
-    NO_ROWS,
-    NO_TEXTS,
     AuditState,
     Entry,
     Head,
+    RowsChange,
     StoredRow,
     placed,
 )
@@ -110,31 +109,21 @@ class MemoryStore:
             newer.append(row)
         return newer[::-1][:limit]
 
-    async def write_audits(
-        self,
-        name: str,
-        rows: Sequence[StoredRow],
-        *,
-        expected: Mapping[str, int] = NO_ROWS,
-        texts: Mapping[str, str] = NO_TEXTS,
-        forgotten: Collection[str] = (),
-        removed: Collection[str] = (),
-        synced: bool = True,
-    ) -> int | None:
+    async def write_audits(self, name: str, change: RowsChange) -> int | None:
         before = self._positions.get(name, 0)
         stored, kept = self._audits.setdefault(name, {}), self._texts.setdefault(name, {})
-        for key in (*(row.key for row in rows), *removed):
-            if expected.get(key, 0) != (stored[key].position if key in stored else 0):
+        for key in change.keys:
+            if change.expected.get(key, 0) != (stored[key].position if key in stored else 0):
                 return None
-        self._positions[name] = before + bool(removed)
-        for row in placed(rows, after=before):
+        self._positions[name] = before + bool(change.removed)
+        for row in placed(change.rows, after=before):
             stored.pop(row.key, None)
             stored[row.key] = row
-            self._positions[name] = row.position + bool(removed)
-        kept |= texts
-        for key in removed:
+            self._positions[name] = row.position + bool(change.removed)
+        kept |= change.texts
+        for key in change.removed:
             stored.pop(key, None)
-        for key in (*forgotten, *removed):
+        for key in (*change.forgotten, *change.removed):
             kept.pop(key, None)
         return before
 

@@ -59,11 +59,10 @@ from redis.backoff import NoBackoff
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import (
     KEPT_VERSIONS,
-    NO_ROWS,
-    NO_TEXTS,
     AuditState,
     Entry,
     Head,
+    RowsChange,
     StoredRow,
 )
 from app.stores.redis_scripts import (
@@ -271,33 +270,24 @@ class RedisStore:
 
         return await self._run(read)
 
-    async def write_audits(
-        self,
-        name: str,
-        rows: Sequence[StoredRow],
-        *,
-        expected: Mapping[str, int] = NO_ROWS,
-        texts: Mapping[str, str] = NO_TEXTS,
-        forgotten: Collection[str] = (),
-        removed: Collection[str] = (),
-        synced: bool = True,
-    ) -> int | None:
+    async def write_audits(self, name: str, change: RowsChange) -> int | None:
+        expected = change.expected
         arguments = [
             *AuditKeys.of(name),
-            *map(str, (len(rows), len(removed), len(texts))),
-            *(str(field) for row in rows for field in (*row, expected.get(row.key, 0))),
-            *(str(field) for key in removed for field in (key, expected.get(key, 0))),
-            *_flat(texts),
-            *forgotten,
+            *map(str, (len(change.rows), len(change.removed), len(change.texts))),
+            *(str(field) for row in change.rows for field in (*row, expected.get(row.key, 0))),
+            *(str(field) for key in change.removed for field in (key, expected.get(key, 0))),
+            *_flat(change.texts),
+            *change.forgotten,
         ]
 
         def write(client: Client) -> int:
-            if rows and name not in self._audited:
+            if change.rows and name not in self._audited:
                 # Before the first row: a name without rows does no harm.
                 _add_name(client, AUDITED_KEY, name)
                 self._audited.add(name)
             before = int(cast("int", client.eval(WRITE_AUDITS_SCRIPT, 4, *arguments)))
-            if before == 0 and rows:
+            if before == 0 and change.rows:
                 # Redis may have been emptied since.
                 _add_name(client, AUDITED_KEY, name)
             return before

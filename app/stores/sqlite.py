@@ -13,11 +13,10 @@ from typing import TypeVar
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import (
     KEPT_VERSIONS,
-    NO_ROWS,
-    NO_TEXTS,
     AuditState,
     Entry,
     Head,
+    RowsChange,
     StoredRow,
     placed,
 )
@@ -156,43 +155,35 @@ class SqliteStore:
             ]
         )
 
-    async def write_audits(
-        self,
-        name: str,
-        rows: Sequence[StoredRow],
-        *,
-        expected: Mapping[str, int] = NO_ROWS,
-        texts: Mapping[str, str] = NO_TEXTS,
-        forgotten: Collection[str] = (),
-        removed: Collection[str] = (),
-        synced: bool = True,
-    ) -> int | None:
+    async def write_audits(self, name: str, change: RowsChange) -> int | None:
         def write(connection: sqlite3.Connection) -> int | None:
-            log = nullcontext() if synced else unsynced(connection)
+            log = nullcontext() if change.synced else unsynced(connection)
             with log, transaction(connection, "IMMEDIATE"):
                 position_of = "SELECT position FROM audit WHERE name = ? AND key = ?"
-                for key in (*(row.key for row in rows), *removed):
+                for key in change.keys:
                     (present,) = connection.execute(position_of, (name, key)).fetchone() or (0,)
-                    if present != expected.get(key, 0):
+                    if present != change.expected.get(key, 0):
                         return None
                 query = "SELECT position, rows FROM audit_set WHERE name = ?"
                 before, count = connection.execute(query, (name,)).fetchone() or (0, 0)
                 last = before
-                for row in placed(rows, after=before):
+                for row in placed(change.rows, after=before):
                     last = row.position
                     values = {"name": name, **row._asdict()}
                     if not connection.execute(_CHANGE, values).rowcount:
                         connection.execute(_INSERT, values)
                         count += 1
                 put = "UPDATE audit SET texts = ? WHERE name = ? AND key = ?"
-                connection.executemany(put, ((text, name, key) for key, text in texts.items()))
-                connection.executemany(put, ((None, name, key) for key in forgotten))
+                connection.executemany(
+                    put, ((text, name, key) for key, text in change.texts.items())
+                )
+                connection.executemany(put, ((None, name, key) for key in change.forgotten))
                 delete = "DELETE FROM audit WHERE name = ? AND key = ?"
-                for key in removed:
+                for key in change.removed:
                     count -= connection.execute(delete, (name, key)).rowcount
                 connection.execute(
                     "INSERT OR REPLACE INTO audit_set (name, position, rows) VALUES (?, ?, ?)",
-                    (name, last + bool(removed), count),
+                    (name, last + bool(change.removed), count),
                 )
                 return int(before)
 

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 import httpx
 import numpy as np
 
-from app.core.comparison import Turn
+from app.core.comparison import Criterion, Turn
 from app.judging.rewards import Group as RewardedGroup
-from app.judging.rewards import Opponents, Pairing, Players, Result, pairs_of, standings
+from app.judging.rewards import Opponents, Pairing, Players, Result, RewardRule, pairs_of, standings
 
 SIZE = 8
 GROUPS, CALIBRATION_PAIRS = 200, 1500
@@ -192,6 +192,8 @@ def row_of(
 ) -> Row:
     """Rewards all groups by one rule, and compares the rewards with the truth."""
     counts = np.zeros(3)
+    criterion = Criterion(alpha=alpha, guarantee="marginal", delta=None, calibration="")
+    rule = RewardRule(criterion=criterion, kind=kind, opponents=opponents)
     accepted = mistaken = compared = without = 0
     for group, judgments in zip(drawn, judged, strict=True):
         players = Players.among(group.answers)
@@ -200,7 +202,7 @@ def row_of(
         )
         pairs = pairs_of(asked, players, opponents)
         results = [Result(pair=pair, points=judgments[pair].points(alpha, kind)) for pair in pairs]
-        rewards = [row.reward for row in standings(players, results)]
+        rewards = [row.reward for row in standings(players, results, rule)]
         points = [result.points for result in results if result.points is not None]
         accepted += len(points)
         mistaken += sum(each < 0 for each in points)

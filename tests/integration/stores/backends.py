@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.ports import AuditState, AuditStore, Head, SetStore, Store, StoredRow
+from app.ports import AuditState, AuditStore, Head, RowsChange, SetStore, Store, StoredRow
 from app.stores.memory import MemoryStore
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
@@ -119,7 +119,8 @@ async def put_rows(
         known = await store.audits(name, after=0, limit=100_000)
         expected = {row.key: row.position for row in known if row.key in keys}
         rows = [StoredRow(key, 1, text) for key, text in written.items()]
-        before = await store.write_audits(name, rows, expected=expected, **more)
+        change = RowsChange(rows=rows, expected=expected, **more)
+        before = await store.write_audits(name, change)
         if before is not None:
             return before + max(1, len(rows))
 

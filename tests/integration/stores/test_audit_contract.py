@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.ports import AuditState, Store, StoredRow, placed
+from app.ports import AuditState, RowsChange, Store, StoredRow, placed
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
 from tests.integration.stores.backends import (
@@ -44,18 +44,18 @@ async def test_rows_are_read_in_the_order_of_their_changes(store: Store, size: i
 async def test_positions_follow_a_clock_in_microseconds(store: Store) -> None:
     position = 32_503_680_000_000_000 // 10
     rows = [StoredRow("a", position - 1, "1"), StoredRow("b", position, "2")]
-    assert await store.write_audits("default", rows) == 0
+    assert await store.write_audits("default", RowsChange(rows=rows)) == 0
     assert await store.audit_states() == {"default": AuditState(position, 2)}
     assert await store.audits("default", after=0, limit=9) == rows
     assert await store.audits("default", after=position - 1, limit=9) == rows[1:]
     # A row whose place is taken comes after all others.
     late = [StoredRow("c", position - 5, "3"), StoredRow("d", position, "4")]
-    assert await store.write_audits("default", late) == position
+    assert await store.write_audits("default", RowsChange(rows=late)) == position
     found = await store.audits("default", after=position, limit=9)
     assert found == placed(late, after=position)
     assert [row.position for row in found] == [position + 1, position + 2]
-    expected = {"c": position + 1}
-    assert await store.write_audits("default", [], expected=expected, removed=["c"]) == position + 2
+    removal = RowsChange(expected={"c": position + 1}, removed=["c"])
+    assert await store.write_audits("default", removal) == position + 2
     assert await store.audit_states() == {"default": AuditState(position + 3, 3)}
 
 
@@ -82,14 +82,13 @@ async def test_a_change_of_rows_that_are_not_as_expected_changes_nothing(
     store: Store, rows: str, expected: dict[str, int], removed: str
 ) -> None:
     await put_rows(store, {"a": "1", "b": "1"}, texts={"a": "x"})
-    change = [StoredRow(key, 9, "2") for key in rows]
-    texts = dict.fromkeys(rows, "y")
-    assert (
-        await store.write_audits(
-            "default", change, expected=expected, texts=texts, removed=[*removed]
-        )
-        is None
+    change = RowsChange(
+        rows=[StoredRow(key, 9, "2") for key in rows],
+        expected=expected,
+        texts=dict.fromkeys(rows, "y"),
+        removed=[*removed],
     )
+    assert await store.write_audits("default", change) is None
     assert await stored_rows(store) == {"a": "1", "b": "1"}
     assert await store.audit_states() == {"default": AuditState(2, 2)}
     assert await store.audit_texts("default", ["a", "b", "c"]) == {"a": "x"}
@@ -97,9 +96,9 @@ async def test_a_change_of_rows_that_are_not_as_expected_changes_nothing(
 
 async def test_a_change_does_not_mind_those_of_other_rows(store: Store) -> None:
     await put_rows(store, {"a": "1", "b": "1"})
-    assert await store.write_audits("default", [StoredRow("b", 1, "2")], expected={"b": 2}) == 2
-    assert await store.write_audits("default", [StoredRow("a", 1, "2")], expected={"a": 1}) == 3
-    assert await store.write_audits("default", [StoredRow("c", 1, "1")]) == 4
+    for key, expected, before in (("b", {"b": 2}, 2), ("a", {"a": 1}, 3), ("c", {}, 4)):
+        change = RowsChange(rows=[StoredRow(key, 1, "2")], expected=expected)
+        assert await store.write_audits("default", change) == before
     assert list(await stored_rows(store)) == ["b", "a", "c"]
 
 
@@ -130,7 +129,10 @@ async def test_of_clients_that_change_a_row_at_once_one_is_first(connect: Connec
     clients = [await connect() for _ in range(5)]
     taken = await asyncio.gather(
         *(
-            client.write_audits("default", [StoredRow("a", 1, f"{i}"), StoredRow(f"of {i}", 1, "")])
+            client.write_audits(
+                "default",
+                RowsChange(rows=[StoredRow("a", 1, f"{i}"), StoredRow(f"of {i}", 1, "")]),
+            )
             for i, client in enumerate(clients)
         )
     )

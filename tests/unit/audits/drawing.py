@@ -12,7 +12,7 @@ from app.core.comparison import Case, Comparison
 from app.core.errors import StoreUnavailableError
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
-from app.ports import AuditState, Store, StoredRow
+from app.ports import AuditState, RowsChange, Store
 from app.stores.memory import MemoryStore
 from scope_judge.records import AuditReference
 from tests.serving import labelled, pair, request
@@ -29,10 +29,10 @@ class FlakyStore(MemoryStore):
         self.hangs = False
         self.appends = 0
 
-    async def write_audits(self, name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
+    async def write_audits(self, name: str, change: RowsChange) -> int | None:
         self.appends += 1
         await self._suffer()
-        return await super().write_audits(name, rows, **more)
+        return await super().write_audits(name, change)
 
     async def audit_states(self) -> dict[str, AuditState]:
         await self._suffer()

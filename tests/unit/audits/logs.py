@@ -19,7 +19,7 @@ from app.audits.entries import (
 )
 from app.core.comparison import Criterion
 from app.core.preference import Score
-from app.ports import AuditState, AuditStore, StoredRow
+from app.ports import AuditState, AuditStore, RowsChange, StoredRow
 
 MARGINAL = Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default")
 PAC = Criterion(alpha=0.1, guarantee="pac", delta=0.1, calibration="default")
@@ -133,4 +133,5 @@ async def _append(store: AuditStore, calibration: str, entries: Sequence[Entry])
     expected = dict(book.places)
     rows = {row.key: row for entry in entries if (row := apply(book, entry)) is not None}
     in_order = sorted(rows.values(), key=lambda row: row.position)
-    assert await store.write_audits(calibration, in_order, expected=expected) is not None
+    change = RowsChange(rows=in_order, expected=expected)
+    assert await store.write_audits(calibration, change) is not None

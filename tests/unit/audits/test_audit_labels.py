@@ -2,16 +2,14 @@
 
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from app.audits.auditor import Auditor
 from app.audits.entries import AuditLabel, LabelEntry
 from app.core.errors import ForbiddenError
-from app.ports import AuditStore, StoredRow
+from app.ports import AuditStore, RowsChange
 from app.stores.memory import MemoryStore
 from scope_judge.records import AuditLabels, EarlierLabel
 from tests.serving import services_of
@@ -131,11 +129,11 @@ class RacingStore(MemoryStore):
         super().__init__()
         self.first: LabelEntry | None = None
 
-    async def write_audits(self, name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
+    async def write_audits(self, name: str, change: RowsChange) -> int | None:
         if self.first is not None:
             first, self.first = self.first, None
             await append(self, first)
-        return await super().write_audits(name, rows, **more)
+        return await super().write_audits(name, change)
 
 
 async def yielding(auditor: Auditor, by: str, *labels: tuple[str, AuditLabel]) -> AuditLabels:

@@ -1,13 +1,11 @@
 """The auditor follows the log of its store, through outages and into another log."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.ports import AuditState, StoredRow
+from app.core.errors import StoreUnavailableError
+from app.ports import AuditState, RowsChange, StoredRow
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S, until
 from tests.serving import services_of
@@ -62,7 +60,7 @@ async def test_a_full_disk_is_one_line_of_the_log_until_it_takes_draws_again(
     async with services_of(audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
 
-        async def full(name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
+        async def full(name: str, change: RowsChange) -> int | None:
             raise StoreUnavailableError("the disk is full")
 
         with monkeypatch.context() as patched:
@@ -132,60 +130,4 @@ async def test_another_log_in_the_store_is_noticed(length: int) -> None:
         state = (await store.audit_states()).get("default", AuditState(0, 0))
         assert follower.book("default").position == state.position
         later = StoredRow(f"later {further}", state.position + 1, '{"kind": "later"}')
-        assert await store.write_audits("default", [later]) == state.position
-
-
-async def test_the_secret_of_another_log_draws_from_then_on() -> None:
-    found = []
-    restored = MemoryStore()
-    store = MemoryStore()
-    for own in (restored, store):
-        async with services_of(store=own, audit_rate=1.0) as services:
-            await services.calibrator.add("default", EXAMPLES)
-            await judged(services, traffic(range(20)))
-            if own is store:
-                store._audits, store._secret = restored._audits, restored._secret
-                store._positions = restored._positions
-                await services.auditor.catch_up()
-            found.append(await judged(services, traffic(range(100, 200))))
-    assert found[0] == found[1]
-
-
-async def test_a_secret_that_did_not_make_the_draws_of_the_log_is_refused() -> None:
-    store = MemoryStore()
-    async with services_of(store=store, audit_rate=0.5) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        await judged(services, traffic(range(20)))
-        store._secret = None
-        with pytest.raises(StoreCorruptError, match="secret"):
-            async with services_of(store=store, audit_rate=0.5):
-                pass
-        # The replica that has the secret goes on, and so does one that draws nothing.
-        assert any(await judged(services, traffic(range(20, 40))))
-        async with services_of(store=store, audit_rate=0.0) as none:
-            assert len(audits(none.auditor)) == len(audits(services.auditor))
-
-
-async def test_a_secret_that_was_lost_in_an_outage_draws_nothing_until_it_is_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    store = FlakyStore()
-    async with services_of(store=store, audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        drawn = await ids(services, traffic(range(3)))
-        store.trouble = store.refuse
-        with pytest.raises(StoreUnavailableError):
-            await services.auditor.catch_up()
-        store.trouble, secret = None, await store.secret()
-        store._secret = None
-        with pytest.raises(StoreCorruptError, match="secret"):
-            await services.auditor.open()
-        # The log can be read all the same.
-        await services.auditor.catch_up()
-        assert await judged(services, traffic(range(4))) == [None] * 4
-        assert (await store.audit_states())["default"].rows == 3
-        assert "again" not in caplog.text
-        store._secret = secret
-        await services.auditor.open()
-        assert caplog.text.count("takes draws for audits again") == 1
-        assert (await ids(services, traffic(range(4))))[:3] == drawn
+        assert await store.write_audits("default", RowsChange(rows=[later])) == state.position

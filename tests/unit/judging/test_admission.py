@@ -10,16 +10,14 @@ from app.flow import Flow, Kind, flowing
 from app.judging.admission import Admission, RateLimits
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
-from tests.patience import Clock
 
 
-def admission_of(max_pending: int, clock: Clock | None = None) -> tuple[Admission, Telemetry]:
+def admission_of(max_pending: int) -> tuple[Admission, Telemetry]:
     telemetry = Telemetry.on_own_registry()
     admission = Admission(
         max_pending=max_pending,
         telemetry=telemetry,
         rate_limits=RateLimits(MemoryStore(), telemetry),
-        clock=clock or Clock(),
     )
     return admission, telemetry
 
@@ -70,31 +68,6 @@ async def test_a_request_without_a_comparison_is_always_admitted() -> None:
     admission, _ = admission_of(1)
     async with admission.admit(1), admission.admit(0):
         pass
-
-
-async def test_retry_after_is_the_pending_comparisons_over_the_recent_rate() -> None:
-    clock = Clock()
-    admission, _ = admission_of(1000, clock)
-
-    async def retry_after_s(waiting: int) -> int:
-        async with admission.admit(waiting):
-            with pytest.raises(OverloadedError) as refused:
-                await admission.admit(1000).__aenter__()
-        # Comparisons that were only admitted do not count as finished.
-        admission._finished_count -= admission._finished.pop()[1]
-        return refused.value.retry_after_s
-
-    assert await retry_after_s(500) == 1
-    # 200 comparisons were finished in the 9 s since the first.
-    for _ in range(10):
-        clock.now += 1.0
-        async with admission.admit(20):
-            pass
-    assert await retry_after_s(500) == 23
-    assert await retry_after_s(875) == 30
-    assert await retry_after_s(10) == 1
-    clock.now += 60.0
-    assert await retry_after_s(500) == 1
 
 
 async def started() -> None:

@@ -3,12 +3,13 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.comparison import Turn
+from app.core.comparison import Criterion, Turn
 from app.core.messages import without_thought
 from app.judging.rewards import (
     Group,
@@ -17,10 +18,16 @@ from app.judging.rewards import (
     Pairing,
     Players,
     Result,
+    RewardRule,
     number_of_pairs,
     pairs_of,
     standings,
 )
+
+RULE = RewardRule(
+    criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default")
+)
+NULL = replace(RULE, empty="null")
 
 
 def scheduled(
@@ -119,7 +126,7 @@ def test_the_rewards_are_those_of_a_naive_double_loop(
         }
         for each in results
     }
-    rows = standings(players, results, empty_loses=loses)
+    rows = standings(players, results, replace(RULE, empty="loses" if loses else "null"))
     expected_rewards = naive(responses, points, loses)
     for text, row, expected in zip(responses, rows, expected_rewards, strict=True):
         assert row.reward == (None if expected is None else pytest.approx(expected, abs=1e-12))
@@ -144,7 +151,7 @@ def test_a_missing_reward_has_its_reason() -> None:
         rows = standings(
             players,
             [Result(pair=pair, points=None, reason=of_pair[pair]) for pair in pairs],
-            empty_loses=False,
+            NULL,
         )
         assert [row.reason for row in rows] == ["failed", reason, reason, "empty"]
     for responses, reasons in (
@@ -152,10 +159,10 @@ def test_a_missing_reward_has_its_reason() -> None:
         (["", " "], ["tied", "tied"]),
         (["a"], ["unopposed"]),
     ):
-        rows = standings(scheduled(responses)[0], [])
+        rows = standings(scheduled(responses)[0], [], RULE)
         assert [row.reason for row in rows] == reasons
         assert all(row.reward is None for row in rows)
-    rows = standings(scheduled(["a", ""])[0], [], empty_loses=False)
+    rows = standings(scheduled(["a", ""])[0], [], NULL)
     assert [row.reason for row in rows] == ["unopposed", "empty"]
 
 
@@ -177,7 +184,7 @@ def test_a_reward_needs_enough_accepted_comparisons(
     rows = standings(
         players,
         [Result(pair=pair, points=points[pair]) for pair in pairs],
-        min_accepted=min_accepted,
+        replace(RULE, min_accepted=min_accepted),
     )
     assert [row.reward for row in rows] == [*rewards, -1.0]
     assert [row.reason for row in rows] == [*reasons, None]
@@ -191,10 +198,10 @@ def test_a_response_that_is_too_long_everywhere_may_lose_and_nobody_wins_from_it
     ]
     # `long` was the shorter one of two that are too long together.
     results[-1] = Result(pair=pairs[-1], points=None, reason="failed", overlong=1)
-    rows = standings(players, results, overlong_loses=True)
+    rows = standings(players, results, replace(RULE, overlong="loses"))
     assert [row.reward for row in rows] == [None, -1.0, None]
     assert [row.reason for row in rows] == ["failed", None, "failed"]
-    assert [row.reward for row in standings(players, results)] == [None] * 3
+    assert [row.reward for row in standings(players, results, RULE)] == [None] * 3
 
 
 def test_each_different_text_meets_the_reference_once() -> None:
@@ -203,11 +210,11 @@ def test_each_different_text_meets_the_reference_once() -> None:
     assert pairs == ((0, 6), (1, 6), (5, 6))
     points = dict(zip(pairs, (1.0, -1.0, None), strict=True))
     results = [Result(pair=pair, points=points[pair]) for pair in pairs]
-    rows = standings(players, results)
+    rows = standings(players, results, RULE)
     # The reference's own points are nobody's: the equal response is tied.
     assert [row.reward for row in rows] == [1.0, -1.0, None, 1.0, -1.0, None]
     assert [row.reason for row in rows] == [None, None, "tied", None, None, "abstained"]
-    rows = standings(players, results, empty_loses=False)
+    rows = standings(players, results, NULL)
     assert [row.reason for row in rows] == [None, None, "tied", None, "empty", "abstained"]
 
 
