@@ -11,7 +11,8 @@ from tests.integration.desk.browsing import open_page
 pytestmark = pytest.mark.long
 
 LOADS = 7
-LARGEST_BYTES = 150_000
+# The files are sent without compression (docs/design/decisions.md).
+LARGEST_BYTES = 300_000
 # Times since the beginning of the navigation, in milliseconds, and bytes with their headers.
 MEASURE = """() => {
   const files = ["navigation", "resource"].flatMap((type) => performance.getEntriesByType(type));
