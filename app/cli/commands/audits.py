@@ -134,7 +134,6 @@ def label(
     """
     from app.files.audit_labels import read_audit_labels
 
-    options.check_encoding(encoding)
     labels, reasons = read_audit_labels(files, ",".join(columns) if columns else None, encoding)
     if not labels and not reasons:
         raise CommandError("there is no label to send")

@@ -59,7 +59,6 @@ def battles(
     unfinished run is kept in OUT.partial.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
-    options.check_encoding(encoding)
     criterion = options.given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
     begun = time.monotonic()
     items, battles = _read(files, ",".join(columns) if columns else None, encoding)

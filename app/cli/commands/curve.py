@@ -42,6 +42,7 @@ def curve(
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     # The help needs none of these.
+    from app.cli.running.judging import judge_files
     from app.evaluation.curve import assessment_of, labeled_scores_of
     from app.evaluation.judgments.jsonl import read_judgments
 
@@ -57,7 +58,15 @@ def curve(
             f"These {report.rows} pairs are not judged yet: the service at {url} judges them "
             f"first, into {out}"
         )
-        _judge(files, form, out, url=url, patience_s=patience)
+        if out.exists():
+            same = " with the same --map" if form.shape else ""
+            raise CommandError(
+                f"{out} already exists: `scope-judge curve {out}`{same} reads it; --out names "
+                "another file"
+            )
+        judges = connected(url, patience_s=patience, otherwise=_OTHERWISE)
+        # Without an alpha no calibration is needed.
+        judge_files(files, {"alpha": None}, judges, form=form, out=out, may_fail=True)
         # The results are UTF-8 with the columns of the input.
         judged = read_judgments([out], InputFormat(shape=form.shape))
     scores = labeled_scores_of(judged, ", ".join(map(str, files)))
@@ -65,21 +74,6 @@ def curve(
     if scores.report.sentence != told:
         print_label_report(scores.report)
     print_assessment(assessment_of(scores, alphas, delta=delta))
-
-
-def _judge(files: list[Path], form: InputFormat, out: Path, *, url: str, patience_s: float) -> None:
-    """Judges files with a running service, as `scope-judge judge`; can be resumed."""
-    from app.cli.running.judging import judge_files
-
-    if out.exists():
-        same = " with the same --map" if form.shape else ""
-        raise CommandError(
-            f"{out} already exists: `scope-judge curve {out}`{same} reads it; --out names another "
-            "file"
-        )
-    judges = connected(url, patience_s=patience_s, otherwise=_OTHERWISE)
-    # Without an alpha no calibration is needed.
-    judge_files(files, {"alpha": None}, judges, form=form, out=out, may_fail=True)
 
 
 def _beside(given: Path) -> Path:

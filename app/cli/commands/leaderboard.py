@@ -59,7 +59,6 @@ def leaderboard(
     The columns human and human_probability hold labels of a random sample.
     """
     options.check_extra("ratings")
-    options.check_encoding(encoding)
     if not 0.0 <= label_noise < 0.5:
         raise CommandError(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
     if human_probability is not None and not 0.0 < human_probability <= 1.0:

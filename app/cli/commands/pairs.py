@@ -55,7 +55,6 @@ def pairs(
 
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = options.given_criterion({**given, "calibration": calibration})
-    options.given_format(None, encoding)
     paths = files_of(files)
     check_output(out, paths, overwrite=overwrite)
     rows = [row for path in paths for row in read_rows(path, encoding)]

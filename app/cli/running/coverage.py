@@ -120,12 +120,13 @@ def print_unlike(client: "ScopeClient | None", pairs: Iterable[JudgedPair]) -> N
     # Imported late: the help needs no client.
     from scope_judge import ScopeError
 
+    if client is None:
+        return
     by_set = defaultdict[str, list[JudgedPair]](list)
     for pair in pairs:
-        if client is not None and pair.result["calibration"] is not None:
+        if pair.result["calibration"] is not None:
             by_set[pair.result["calibration"]["name"]].append(pair)
     for name, judged in by_set.items():
-        assert client is not None, "a set is looked up with a client only"
         try:
             page = client.examples(name, most=_MOST_EXAMPLES)
         except ScopeError as exc:

@@ -148,7 +148,7 @@ def _rows(
             flat=flat,
         )
         for item in items
-        if not only_verdicts or _has_verdict(results[item.key])
+        if not only_verdicts or results[item.key].get("verdict") in ("A", "B")
     ]
 
 
@@ -260,10 +260,6 @@ def _checked(fields: Mapping[str, Any], outcome: "Judgment | ItemError") -> dict
         hint = "" if error.code != "calibration_not_found" else _UNCALIBRATED
         raise ScopeError(f"{error.detail}{hint}", code=error.code, status=error.status)
     return error_of(error)
-
-
-def _has_verdict(result: Mapping[str, Any]) -> bool:
-    return is_judged(result) and result["verdict"] != "abstain"
 
 
 def _printed(items: Sequence[Item], ask: Ask, rows_of: Callable[..., Any]) -> Finished:

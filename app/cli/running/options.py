@@ -26,6 +26,17 @@ def share(given: Any) -> float:
     return value
 
 
+def encoding(given: str) -> str:
+    """Reads the name of an encoding of text that Python knows."""
+    try:
+        "".encode(given)
+    except (LookupError, UnicodeError):
+        raise typer.BadParameter(
+            f"{given} is unknown; cp1252 is that of Excel in Western Europe"
+        ) from None
+    return given
+
+
 Inputs = Annotated[
     list[Path],
     typer.Argument(
@@ -44,7 +55,8 @@ ColumnMap = Annotated[
 Encoding = Annotated[
     str | None,
     typer.Option(
-        help="Encoding of text files, such as cp1252 for CSV from Excel.  [default: utf-8]"
+        parser=encoding,
+        help="Encoding of text files, such as cp1252 for CSV from Excel.  [default: utf-8]",
     ),
 ]
 Overwrite = Annotated[
@@ -100,19 +112,8 @@ def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> di
 
 def given_format(columns: Sequence[str] | None, encoding: str | None) -> InputFormat:
     """How the options say that rows are written."""
-    check_encoding(encoding)
     shape = custom_shape(",".join(columns)) if columns else None
     return InputFormat(shape=shape, encoding=encoding)
-
-
-def check_encoding(encoding: str | None) -> None:
-    """Refuses an encoding of text that Python does not know."""
-    try:
-        "".encode(encoding or "utf-8")
-    except (LookupError, UnicodeError):
-        raise CommandError(
-            f"--encoding {encoding} is unknown; cp1252 is that of Excel in Western Europe"
-        ) from None
 
 
 def check_url(url: str) -> None:

@@ -104,6 +104,11 @@ def test_a_share_is_between_0_and_1(command: str, option: str, value: str) -> No
     assert f"{told}, both excluded (10% is 0.1), got {value} " in one_line(result.stderr)
 
 
+def test_an_unknown_encoding_is_refused_with_the_usual_one() -> None:
+    result = runner.invoke(app, ["judge", "x.csv", "--encoding", "Excel"], env={"COLUMNS": "200"})
+    assert "'--encoding': Excel is unknown; cp1252 is that of Excel" in one_line(result.stderr)
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

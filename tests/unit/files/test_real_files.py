@@ -10,7 +10,7 @@ import pandas
 import pyarrow
 import pytest
 from datasets import Dataset
-from pyarrow import csv, parquet
+from pyarrow import parquet
 
 from app.core.errors import InvalidRequestError
 from app.files.reading import read_rows
@@ -111,10 +111,3 @@ def test_a_text_that_only_looks_like_json_stays_a_text(text: str, tmp_path: Path
     path = tmp_path / "data.csv"
     pandas.DataFrame({"response_a": [text]}).to_csv(path, index=False)
     assert [row.fields for row in read_rows(path)] == [{"response_a": text}]
-
-
-def test_arrow_csv_of_texts_is_read(tmp_path: Path) -> None:
-    row = {"question": 'a, "b"\nc', "response_a": "x;y", "response_b": "\u00e4\U0001f600"}
-    path = tmp_path / "data.csv"
-    csv.write_csv(pyarrow.Table.from_pylist([row]), path)
-    assert [found.fields for found in read_rows(path)] == [row]

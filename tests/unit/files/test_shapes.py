@@ -146,8 +146,6 @@ def test_a_row_without_a_comparison_says_why(row: dict[str, Any], message: str) 
 def test_a_row_is_judged_whatever_its_label_and_id_are(label: Any) -> None:
     row = {"question": "x", **AB, "label": label, "id": 1.5}
     assert shape_of(row).fields(row) == {"question": "x", **AB}
-    with pytest.raises(InvalidComparisonError, match="the label"):
-        shape_of(row).label_in(row)
 
 
 @pytest.mark.parametrize("label", [None, "", "  ", float("nan")])
@@ -178,7 +176,7 @@ def test_a_part_of_a_map_with_a_comma_is_quoted_as_in_csv() -> None:
     assert shape.label_in({"Which is better, A or B?": 'same, or "equal"'}) == "tie"
 
 
-@pytest.mark.parametrize("value", ["", "C", "abstain", "unknown", None, 1, True, 0.5])
+@pytest.mark.parametrize("value", ["", "C", "abstain", "unknown", None, 1, [1], True, 0.5])
 def test_no_unknown_word_becomes_a_label(value: Any) -> None:
     with pytest.raises(InvalidComparisonError):
         label_of(value)
