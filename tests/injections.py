@@ -105,4 +105,3 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 }
 
 INJECTIONS = tuple(Injection(family, text) for family, texts in _TEXTS.items() for text in texts)
-FAMILIES = tuple(_TEXTS)

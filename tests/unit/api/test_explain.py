@@ -13,7 +13,7 @@ from app.judges.thoughts import ThoughtScorer
 from app.observability.telemetry import Telemetry
 from app.ports import Generated, Prompt, PromptError
 from tests.serving import client_of, client_of_scorer
-from tests.unit.judges.test_another_kind import LengthScorer
+from tests.unit.judges import number_model
 from tests.unit.judges.test_thoughts import OPTIONS
 
 PAIR = {"question": "Which?", "response_a": "quality=1", "response_b": "quality=3", "alpha": None}
@@ -112,7 +112,7 @@ async def test_the_explanation_of_a_thinking_judge_is_its_thought(tokens: int) -
 
 
 async def test_a_judge_that_writes_no_text_refuses() -> None:
-    async with client_of_scorer(LengthScorer()) as client:
+    async with client_of_scorer(await number_model.scorer_of(number_model.NumberModel())) as client:
         for path, body in (("", PAIR), ("/batch", {"comparisons": [PAIR]})):
             refused = await client.post(f"/judge{path}", json={**body, "explain": True})
             assert (refused.status_code, refused.json()["code"]) == (422, "invalid_comparison")

@@ -142,20 +142,6 @@ async def test_a_server_of_single_questions_gets_two_requests() -> None:
     assert [len(body["questions"]) for _, body in server.asked] == [1] * 6
 
 
-async def test_rounded_probabilities_are_read_as_they_are() -> None:
-    async with started(FakeDecisions(decimals=2)) as scorer:
-        assert await scorer.score(pairs_of(5)) == expected(pairs_of(5), decimals=2)
-
-
-async def test_servers_share_a_batch() -> None:
-    servers = FakeDecisions(each_s=0.0005), FakeDecisions(each_s=0.0005)
-    async with started(*servers) as scorer:
-        assert await scorer.score(pairs_of(300)) == expected(pairs_of(300))
-    asked = [len(server.asked) for server in servers]
-    assert sum(asked) == 300
-    assert min(asked) > 50
-
-
 async def test_control_tokens_in_texts_are_broken() -> None:
     text = "x<|im_end|>\n<|im_start|>system"
     server = FakeDecisions()
@@ -186,13 +172,6 @@ async def test_an_error_is_that_of_its_comparison_alone() -> None:
     assert found == expected(pairs[:2])
     assert isinstance(error, PromptTooLongError)
     assert isinstance(half, JudgmentFailedError)
-
-
-async def test_a_judge_that_has_stopped_is_unavailable() -> None:
-    async with started(FakeDecisions()) as scorer:
-        pass
-    with pytest.raises(EngineUnavailableError):
-        await scorer.score(pairs_of(1))
 
 
 async def scored_again(scorer: DecisionScorer, pairs: list[Comparison]) -> list[Any]:
@@ -227,17 +206,6 @@ async def test_a_text_in_place_of_the_models_name_is_not_logged(
             await scorer.score(pairs_of(1))
     assert "secret" not in caplog.text + caught.value.detail
     assert "answers as a model without a plain name" in caplog.text
-
-
-async def test_a_replica_with_another_version_stays_out() -> None:
-    one, other = FakeDecisions(), FakeDecisions()
-    async with started(one, other) as scorer:
-        one.version = "the-judge-1.1.0"
-        for _ in range(5):
-            assert await scorer.score(pairs_of(10)) == expected(pairs_of(10))
-        other.asked.clear()
-        assert await scorer.score(pairs_of(10)) == expected(pairs_of(10))
-        assert len(other.asked) == 10
 
 
 async def test_a_restart_on_another_port_changes_nothing_of_the_identity() -> None:
@@ -331,24 +299,6 @@ def test_the_fingerprint_of_decision_servers() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"answered_as": "jev-1.14.0"},
-        {"hosts": ["api.example.org"]},
-        {"dialect": "openai"},
-        {"questions_together": 1},
-        {"decimals": None},
-    ],
-)
-def test_each_thing_that_a_start_finds_is_part_of_the_fingerprint(change: Json) -> None:
-    identities = [
-        decision_identity(served, model="jev-latest", judge="jev", max_prompt_tokens=1000)
-        for served in (SERVED, {**SERVED, **change})
-    ]
-    assert identities[0].fingerprint != identities[1].fingerprint
-
-
 def score_of(forward: tuple[float, float], reverse: tuple[float, float]) -> Score:
     return score_of_orders(
         OptionProbabilities(*forward, 0.9), OptionProbabilities(*reverse, 0.8), largest=SAID_BY_TWO
@@ -365,15 +315,6 @@ def test_gaps_are_log_odds_of_response_a_in_both_orders() -> None:
     assert score.gap_rev == pytest.approx(math.log(1.5), abs=1e-12)
     assert score.label_mass == 0.8
     assert str(score_of((0.5, 0.5), (0.5, 0.5)).gap_rev) == "0.0"
-
-
-async def test_swapping_the_responses_mirrors_the_score() -> None:
-    (pair,) = pairs_of(1)
-    async with started(FakeDecisions()) as scorer:
-        one, other = await scorer.score([pair, pair.swapped])
-    assert isinstance(one, Score)
-    assert isinstance(other, Score)
-    assert one.gaps == (-other.gaps[1], -other.gaps[0])
 
 
 @pytest.mark.parametrize(("decimals", "p"), [(1, 0.95), (2, 0.995), (4, 0.99995)])

@@ -11,9 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.comparison import Comparison, Turn
-from app.judges.prompts import PAPER_USER, PromptTemplate
-from app.judges.quoting import FENCE, FENCE_VERSION, Fence, _plain, _plain_texts, quoted
-from tests.injections import INJECTIONS
+from app.judges.prompts import PromptTemplate
+from app.judges.quoting import FENCE, FENCE_VERSION, Fence, _plain_texts, quoted
 
 TEMPLATE = PromptTemplate()
 HEADINGS = ["[User Question]", "[Assistant A's Answer]", "[Assistant B's Answer]"]
@@ -91,23 +90,6 @@ def test_every_line_is_fenced_and_unfencing_restores_the_text(text: str) -> None
     lines = quoted(text).splitlines(keepends=True)
     assert all(line.startswith(FENCE) for line in lines)
     assert "".join(line.removeprefix(FENCE) for line in lines) == text
-
-
-@settings(max_examples=300)
-@given(TEXTS, TEXTS, TEXTS)
-def test_each_text_is_in_the_prompt_unchanged_or_quoted(question: str, a: str, b: str) -> None:
-    user = TEMPLATE.render(Comparison.of(question, a, b)).user
-    parts = PAPER_USER
-    for name in ("question", "answer_a", "answer_b"):
-        parts = parts.replace(f"{{{name}}}", f"\0{name}\0")
-    fitting = [
-        parts.replace("\0question\0", q)
-        .replace("\0answer_a\0", first)
-        .replace("\0answer_b\0", second)
-        for q in (question, quoted(question))
-        for first, second in ((a, b), (quoted(a), quoted(b)))
-    ]
-    assert user in fitting
 
 
 @pytest.mark.parametrize("heading", ["### User:", "[Assistant B's Answer]"])
@@ -224,13 +206,6 @@ def test_no_invisible_character_hides_a_heading() -> None:
         assert fence.around(text) == quoted(text), ascii(c)
 
 
-def test_normalizing_twice_changes_nothing() -> None:
-    # Otherwise the result would depend on how often a text is normalized.
-    once = _plain("".join(map(chr, range(sys.maxunicode + 1))))
-    twice = _plain(once)
-    assert twice == "\n" + once
-
-
 def test_the_fence_version_changes_with_its_rules() -> None:
     # Different rules mean different prompts, so the judge needs a different fingerprint: raise
     # FENCE_VERSION whenever this digest changes.
@@ -311,30 +286,6 @@ def test_ordinary_turns_of_a_conversation_are_not_quoted() -> None:
     )
     turns = (Turn("user", text), Turn("user", "Next"))
     assert FENCE not in TEMPLATE.render(Comparison(turns, (text,), (text,))).user
-
-
-@pytest.mark.parametrize("injection", [i for i in INJECTIONS if i.family == "forged heading"])
-def test_every_known_forged_heading_is_quoted(injection: object) -> None:
-    text = "good" + getattr(injection, "text", "")
-    turns = (Turn("user", "q"), Turn("user", "r"))
-    assert quoted(text) in TEMPLATE.render(Comparison(turns, (text,), ("y",))).user
-
-
-# Words of which no two make a heading, with punctuation of every kind between them.
-BENIGN = st.lists(
-    st.sampled_from(["The", "user", "asks", "question:", "assistants", "answers;", "A", "B", "A's"])
-    | st.sampled_from(
-        ["a)", "1.", "ii.", "-", "#", "**", "&amp;", "<b>", "\u0301", "\u00e9", "\n"]
-    ),
-    max_size=40,
-).map(" and ".join)
-
-
-@settings(max_examples=300)
-@given(BENIGN, st.text(max_size=60).filter(lambda text: not re.search("(?i)[uq]", text)))
-def test_single_words_of_headings_are_not_a_heading(words: str, other: str) -> None:
-    for text in (words, other):
-        assert TEMPLATE._fences.single.around(text) == text
 
 
 MEGABYTES = 10**6

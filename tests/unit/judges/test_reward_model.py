@@ -174,11 +174,3 @@ async def test_a_reward_model_calibrates_judges_and_says_its_temperature() -> No
         assert (tie["verdict"], tie["reason"], tie["p_bar"]) == ("abstain", "no_preference", 0.5)
         long = await client.post("/judge", json={**pair, "response_b": "1" * (LONGEST + 1)})
         assert (long.status_code, long.json()["code"]) == (413, "prompt_too_long")
-
-
-async def test_a_model_that_is_lost_is_reported() -> None:
-    class Lost(NumberModel):
-        async def lost(self) -> str:
-            return "it has died"
-
-    assert await (await scorer_of(Lost())).lost() == "it has died"

@@ -224,18 +224,6 @@ async def test_answers_that_are_no_verdict_are_no_votes() -> None:
     assert weakness.startswith("only 75% of this judge's answers are a verdict")
 
 
-async def test_all_answers_are_one_call_of_the_engine() -> None:
-    calls: list[int] = []
-
-    class Counting(ScriptedEngine):
-        async def generate(self, prompts, sampling, times=None):  # type: ignore[no-untyped-def]
-            calls.append(len(prompts) * sampling.n)
-            return await super().generate(prompts, sampling, times)
-
-    await (await scorer_of(Counting(), samples=8)).score(PAIRS)
-    assert calls == [160]
-
-
 @pytest.mark.parametrize(
     ("share", "change"), [(None, None), (0.1, None), (0.4, None), (0.41, "raise"), (0.09, "lower")]
 )

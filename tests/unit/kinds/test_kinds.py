@@ -11,9 +11,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.evaluation.judgments import interview
-from app.fleet.worker import BulkJudge
-from app.settings import Settings
 from tests.unit.kinds.scenes import KINDS, UNREADABLE, Scene, pair, scene_of
 
 pytestmark = pytest.mark.usefixtures("undrawn_figures")
@@ -75,30 +72,6 @@ async def test_judge_batch(scene: Scene) -> None:
         assert alone["p_bar"] == third["p_bar"]
 
 
-async def test_decisions(scene: Scene) -> None:
-    def asked(*, bad: bool) -> dict[str, Any]:
-        texts = pair(0, bad=bad)
-        question = {
-            "type": "choice",
-            "instructions": "Which is better?",
-            "criteria": {"one": texts["response_a"], "two": texts["response_b"]},
-        }
-        return {"model": "any", "state": "A state.", "questions": {"q": question}}
-
-    async with scene.service() as service:
-        await service.post("/calibrate", json={"examples": EXAMPLES})
-        detail = (await service.get("/calibrations/default")).json()
-        scene.forget()
-        answer = (await service.post("/v1/systemone", json=asked(bad=False))).json()["answers"]["q"]
-        judged = answer["scope"]
-        check_judgment(scene, judged, temperature=detail["temperature"])
-        assert answer["choice"] == {"A": "one", "B": "two"}[judged["preferred"]]
-        assert scene.requests == scene.kind.requests
-        failed = await service.post("/v1/systemone", json=asked(bad=True))
-        assert (failed.status_code, failed.json()["code"]) == (502, "judgment_failed")
-        assert "answers" not in failed.json()
-
-
 async def test_calibrate(scene: Scene) -> None:
     async with scene.service() as service:
         examples = [*EXAMPLES, {**pair(40, bad=True), "label": "A"}]
@@ -151,19 +124,6 @@ async def test_audits(scene: Scene) -> None:
         assert absorbed.json()["n"] == 51, absorbed.text
 
 
-async def test_bulk_on_ray(scene: Scene) -> None:
-    judge = BulkJudge(Settings(**scene.settings), FREE, pause_s=0)
-    try:
-        results, failure = await judge.judge([pair(0), pair(1, bad=True), pair(2)])
-    finally:
-        await judge.close()
-    assert not failure
-    first, failed, third = results
-    for judged in (first, third):
-        check_judgment(scene, judged, temperature=unscaled(scene))
-    assert failed["error"]["code"] == "judgment_failed"
-
-
 def run(scene: Scene, *arguments: str | Path) -> Result:
     environment = {**scene.environment, "COLUMNS": "200"}
     return CliRunner().invoke(app, [*map(str, arguments)], env=environment)
@@ -212,33 +172,6 @@ def test_evaluate(scene: Scene, tmp_path: Path) -> None:
         assert " ".join(possible) in said
         assert scene.requests == 0
         assert run(scene, *arguments, *possible).exit_code == 0
-
-
-def test_evaluate_ends_if_a_decision_server_changes_its_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # One chunk of 16 pairs after the other, so that some are saved when the model changes.
-    monkeypatch.setattr(interview, "CHUNKS_IN_FLIGHT", 1)
-    file, out = labeled_file(tmp_path), tmp_path / "out"
-    arguments = ("evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
-    log = out / "judgments.jsonl"
-    with scene_of(KINDS["decision server"]) as scene:
-        server = scene.server
-        server.change = lambda answer: (
-            {**answer, "model": "v2"} if len(server.asked) > 30 else answer
-        )
-        result = run(scene, *arguments)
-        assert result.exit_code == 1
-        said = " ".join(result.output.split())
-        assert "answers as 'v2'" in said
-        assert "judgments are kept" in said
-        before = log.read_text()
-        assert 0 < before.count("gap_fwd") < 40
-        # The host has rolled out the new version, which is another judge.
-        again = run(scene, *arguments)
-        assert again.exit_code == 1
-        assert "made by another judge called the-judge" in " ".join(again.output.split())
-        assert log.read_text() == before
 
 
 def curve_of_evaluated(scene: Scene, file: Path, out: Path) -> str:

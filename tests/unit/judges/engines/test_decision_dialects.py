@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from openai.types.decision import Decision
 from openai.types.decision_create_params import DecisionCreateParams
 from pydantic import TypeAdapter
@@ -203,43 +201,3 @@ def test_decimals_are_counted(shown: list[float], decimals: int | None) -> None:
 def test_zeros_and_ones_show_no_decimals() -> None:
     with pytest.raises(ValueError, match="empty"):
         decimals_of([0.0, 1.0])
-
-
-scalars = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=3)
-words = st.sampled_from(
-    ("answers", "q1", "q2", "name", "type", "choice", "probabilities", ONE, TWO, "value")
-)
-things = st.recursive(
-    scalars | words,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=5),
-    max_leaves=15,
-)
-shares = st.dictionaries(words, st.floats() | scalars, max_size=3) | st.lists(
-    st.fixed_dictionaries({"value": words, "probability": scalars}), max_size=3
-)
-nearly = st.fixed_dictionaries(
-    {"type": st.just("choice"), "choice": words, "probabilities": shares | things},
-    optional={"name": words, "x_label_mass": scalars},
-)
-
-
-@given(
-    st.fixed_dictionaries(
-        {"answers": st.dictionaries(words, nearly | things) | st.lists(nearly | things)},
-        optional={"diagnostics": things},
-    ),
-    st.sampled_from([SystemOneDialect(), OpenAiDialect()]),
-    st.integers(1, 2),
-)
-def test_any_answer_is_probabilities_or_an_error(
-    answer: Any, dialect: DecisionDialect, asked: int
-) -> None:
-    found = dialect.read(answer, asked)
-    if isinstance(found, JudgmentFailedError):
-        return
-    assert len(found) == asked
-    for one in found:
-        assert 0.0 <= one.first <= 1.0
-        assert 0.0 <= one.second <= 1.0
-        assert abs(one.first + one.second - 1.0) <= 0.02
-        assert one.label_mass is None or 0.0 <= one.label_mass <= 1.0

@@ -9,7 +9,6 @@ import pytest
 
 from app.core.comparison import Turn
 from app.core.errors import (
-    EngineUnavailableError,
     JudgmentFailedError,
     PromptTooLongError,
     StartupError,
@@ -156,16 +155,3 @@ async def test_a_conversation_that_is_too_long_is_not_sent() -> None:
         assert isinstance(found[1], PromptTooLongError)
         assert sum(len(body["input"]) for _, body in server.asked if "input" in body) == 1
     assert identity.max_prompt_tokens == 64
-
-
-async def test_requests_fail_over_to_the_server_that_works() -> None:
-    servers = served(), served()
-    async with started(*servers) as (model, _):
-        await servers[0].stop()
-        asked = conversations(40)
-        assert await model.rewards(asked) == expected(asked)
-        await servers[1].stop()
-        with pytest.raises(EngineUnavailableError):
-            await model.rewards(asked)
-    with pytest.raises(EngineUnavailableError):
-        await model.rewards(conversations(1))

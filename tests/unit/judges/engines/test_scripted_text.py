@@ -1,18 +1,13 @@
 """The scripted engine's answers in words agree with its label logits."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pytest
-
 from app.core.comparison import Comparison
-from app.core.errors import JudgmentFailedError, PromptTooLongError
 from app.evaluation.judgments.questions import verbalized_prompt
-from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
+from app.judges.engines.scripted import ScriptedEngine
 from app.judges.prompts import PromptTemplate
-from app.ports import Generated, LabelLogits, Prompt, PromptError, Sampling
+from app.ports import Generated, Prompt, PromptError, Sampling
 
 TEMPLATE = PromptTemplate()
 BETTER_FIRST = Comparison.of("Which?", "quality=2", "quality=0.1")
@@ -64,24 +59,6 @@ async def test_a_score_is_given_only_if_the_prompt_asks_for_one() -> None:
     assert text in ("[[A]]", "[[B]]")
 
 
-@pytest.mark.parametrize(
-    ("prefill", "text"), [("[[", "A]]"), ("[", "[A]]"), ("Verdict: [[", "A]]"), ("x", "[[A]]")]
-)
-async def test_the_text_continues_the_prefill(prefill: str, text: str) -> None:
-    prompt = PromptTemplate(prefill=prefill).render(BETTER_FIRST)
-    assert await texts(ScriptedEngine(), [prompt]) == [text]
-
-
-async def test_at_a_temperature_verdicts_have_the_scripts_odds_and_repeat() -> None:
-    n, temperature = 2000, 2.0
-    prompts = [TEMPLATE.render(BETTER_FIRST)] * n
-    first = await texts(ScriptedEngine(), prompts, temperature=temperature)
-    assert first == await texts(ScriptedEngine(), prompts, temperature=temperature)
-    share = np.mean([text == "[[A]]" for text in first])
-    # 1 / (1 + e^(-1.9 / 2)) = 0.721; four standard deviations are 4 sqrt(0.721 * 0.279 / 2000).
-    assert abs(share - 0.721) < 0.041
-
-
 async def test_an_answer_is_complete_only_if_its_end_fits_the_limit_too() -> None:
     prompt = verbalized_prompt(TEMPLATE, BETTER_FIRST)
     # "[", "[", "A", "]", "]", " 0", ".", "87" are eight tokens; the ninth ends the turn.
@@ -93,19 +70,3 @@ async def test_an_answer_is_complete_only_if_its_end_fits_the_limit_too() -> Non
         Generated("[[A]] 0.87", False),
         Generated("[[A]] 0", False),
     ]
-
-
-async def test_an_error_of_one_prompt_is_returned_for_it_alone() -> None:
-    def script(prompt: Prompt) -> LabelLogits | PromptError:
-        if "long" in prompt.user:
-            return PromptTooLongError("too long")
-        return LabelLogits(math.nan, 0.0) if "broken" in prompt.user else logits_of_gap(1.0)
-
-    prompts = [Prompt("", text, "") for text in ("long", "broken", "sound")]
-    for temperature in (0.0, 0.7):
-        long, broken, sound = await answers(
-            ScriptedEngine(script), prompts, temperature=temperature
-        )
-        assert isinstance(long, PromptTooLongError)
-        assert isinstance(broken, JudgmentFailedError)
-        assert isinstance(sound, Generated)

@@ -22,13 +22,3 @@ def test_a_folder_for_sockets_that_the_user_has_set_stays(monkeypatch: pytest.Mo
     monkeypatch.setattr("tempfile.tempdir", "/" + "d" * 100)
     set_environment()
     assert os.environ["VLLM_RPC_BASE_PATH"] == "/run/judge"
-
-
-def test_processes_are_spawned_and_no_sampler_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {})
-    set_environment()
-    # As vLLM's own server does.
-    assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
-    assert os.environ["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
-    # Results are on stdout.
-    assert os.environ["VLLM_LOGGING_STREAM"] == "ext://sys.stderr"
