@@ -5,28 +5,21 @@ python -m tests.demo_judge.measure_cascade
 The large judge is the demo judge. The small one is its first four layers of five, without further
 training: it is cheaper, and right less often. The questions are those of the demo judge without the
 family "alphabet", which has too few. Both services keep scores, so each judge scores a pair once.
-The small judge alone is computed from its scores in the answers of the cascade.
 """
 
-import argparse
 import json
 import random
 import shutil
 import subprocess
 import tempfile
-import time
-from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
-from app.core.pac import pac_threshold
-from app.core.preference import preference_from_gaps
 from app.demo.pairs import FAMILIES, Pair, pairs
 from app.settings import DEMO_FOLDER
 from tests.integration.processes.server import SERVE, Server
@@ -91,60 +84,27 @@ def _calibrated(client: httpx.Client, labeled: list[Pair]) -> None:
         _posted(client, "/calibrate", {"calibration": "mine", "examples": examples})
 
 
-def _measured(
-    name: str, client: httpx.Client, fresh: list[Pair], alpha: float
-) -> list[dict[str, Any]]:
-    """Judges fresh pairs, and prints coverage, error, calls and seconds."""
-    begun, results, scored = time.perf_counter(), list[dict[str, Any]](), Counter[str]()
+def _measured(name: str, client: httpx.Client, fresh: list[Pair], alpha: float) -> None:
+    """Judges fresh pairs, and prints coverage, error and calls."""
+    results: list[dict[str, Any]] = []
     for start in range(0, len(fresh), _IN_REQUEST):
         part = fresh[start : start + _IN_REQUEST]
         body = {"comparisons": list(map(_fields, part)), **_criterion(alpha)}
-        answer = _posted(client, "/judge/batch", body)
-        results += answer["results"]
-        scored["its own judge"] += answer["usage"]["engine_prompts"] // 2
-        scored["the large judge"] += (answer["usage"]["large"] or {"comparisons": 0})["comparisons"]
+        results += _posted(client, "/judge/batch", body)["results"]
     both = list(zip(results, fresh, strict=True))
     given = [each["verdict"] == pair.label for each, pair in both if each["verdict"] != "abstain"]
     asked = sum(len(each["rungs"] or ()) == 2 for each in results)
     right = sum(each["preferred"] == pair.label for each, pair in both)
     print(
         f"{name}, alpha {alpha}: accuracy {right} of {len(fresh)}, verdicts {len(given)}, wrong "
-        f"{len(given) - sum(given)}, escalated {asked}; "
-        f"new scores in {time.perf_counter() - begun:.0f} s: {dict(scored)}",
-        flush=True,
-    )
-    return results
-
-
-def _small_alone(
-    client: httpx.Client, fresh: list[Pair], results: list[dict[str, Any]], alpha: float
-) -> None:
-    """Prints what the small judge would give by its own scores, which it made for the cascade."""
-    examples = client.get("/calibrations/mine/examples?limit=10000").json()["examples"]
-    gaps = np.array([(each["small"]["gap_fwd"], each["small"]["gap_rev"]) for each in examples])
-    found = preference_from_gaps(gaps[:, 0], gaps[:, 1])
-    wrong = np.array([each["label"] == "A" for each in examples]) != (found.p_bar > 0.5)
-    threshold = pac_threshold(found.entropy, wrong, alpha=alpha, delta=DELTA)
-    rungs = [each["rungs"][0] for each in results]
-    right = [
-        (rung["p_bar"] > 0.5) == (p.label == "A") for rung, p in zip(rungs, fresh, strict=True)
-    ]
-    given = [r for r, rung in zip(right, rungs, strict=True) if rung["uncertainty"] <= threshold]
-    print(
-        f"small alone, alpha {alpha}: accuracy {sum(right)} of {len(fresh)}, verdicts "
-        f"{len(given)}, wrong {len(given) - sum(given)}",
+        f"{len(given) - sum(given)}, escalated {asked}",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--labeled", type=int, default=LABELED)
-    parser.add_argument("--fresh", type=int, default=FRESH)
-    options = parser.parse_args()
     drawn = iter(distinct())
-    counts = PLANNED, options.labeled, options.fresh
-    unlabeled, labeled, fresh = (list(islice(drawn, n)) for n in counts)
+    unlabeled, labeled, fresh = (list(islice(drawn, n)) for n in (PLANNED, LABELED, FRESH))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "large").mkdir()
@@ -168,8 +128,7 @@ def main() -> None:
                 _calibrated(large.client, labeled)
                 for alpha in ALPHAS:
                     print([row["cascade"] for row in rows if row["alpha"] == alpha], flush=True)
-                    results = _measured("cascade", service.client, fresh, alpha)
-                    _small_alone(service.client, fresh, results, alpha)
+                    _measured("cascade", service.client, fresh, alpha)
                     _measured("large alone", large.client, fresh, alpha)
 
 
