@@ -66,13 +66,7 @@ def labeled_scores_of(judged: Judged, source: str) -> LabeledScores:
 
 
 def assessment_of(scores: LabeledScores, alphas: Sequence[float], *, delta: float) -> Assessment:
-    """The figures of a judge, with a row for each guarantee and alpha.
-
-    Args:
-        scores: Scores of a judge on labeled pairs.
-        alphas: Levels, each in (0, 1).
-        delta: Level of "pac", in (0, 1).
-    """
+    """The figures of a judge, with a row for each guarantee and alpha, in (0, 1) like delta."""
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
     # Pairs without a preference are errors at ln 2, and never accepted.
     undecided = int((scores.error & (scores.uncertainty >= LN2)).sum())

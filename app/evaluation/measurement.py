@@ -32,10 +32,9 @@ _FEWEST_PAIRS = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedDataset:
-    """The judged pairs of a data set, and the rows that were left out.
+    """The judged pairs of a data set by one judge, and the rows that were left out.
 
     Args:
-        pairs: Judged pairs of one judge.
         ties: Number of ties; people have no preference there.
         left_out: Number of other rows that were left out, by reason.
     """
@@ -53,7 +52,7 @@ def sources_of(
     Args:
         judged: Content of the file.
         file: Path of the file; names the data set of pairs that do not name theirs.
-        at_most: Largest number of pairs of a data set; more are drawn at random.
+        at_most: Largest number of pairs of a data set; more are drawn at random by the seed.
         seed: Seed of that draw.
 
     Returns:
@@ -97,13 +96,7 @@ def measure(
     *,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Results:
-    """Runs the paper's protocol, ablations and metrics.
-
-    Args:
-        judge: Name of the judge; None if unknown.
-        datasets: Judged pairs by the name of the data set.
-        design: Parameters of the protocol.
-        on_progress: Receives the name of each step when it begins.
+    """Runs the paper's protocol, ablations and metrics; `on_progress` gets the name of each step.
 
     Raises:
         InvalidRequestError: A data set has no answers for any of the methods.

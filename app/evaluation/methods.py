@@ -45,8 +45,8 @@ class MethodScores:
         uncertainty: Shape (m,), in nats within [0, ln 2]; ln 2 where the judge has no preference.
             Input of the selectors.
         error: Shape (m,). True where the preferred side is not the label, or no side is preferred.
-        unparsed: Number of pairs left out because an answer did not parse.
-        failed: Number of pairs left out because the judge failed.
+        unparsed, failed: Numbers of pairs left out because an answer did not parse, or the judge
+            failed.
         unparsed_answers: Number of single answers that did not parse; a pair may have several.
     """
 
@@ -100,8 +100,7 @@ def verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
     """The confidence that the judge declares, with the verdict of Predictive Probability.
 
     Deviation: the paper defines no uncertainty for a confidence below 0.5. Its entropy would rank
-    0.1 as highly as 0.9. Here the uncertainty is ln 2, so that the pair is accepted only if
-    everything is.
+    0.1 as highly as 0.9. Here it is ln 2, so that the pair is accepted only if everything is.
     """
     answered = _AnsweredPairs.of(pairs, ("orders", "verbalized"))
     preferences = _forward_preferences(answered.pairs)
@@ -152,7 +151,6 @@ def _majority(answered: "_AnsweredPairs", votes: Sequence[FloatArray]) -> Method
     A pair with an unparsed answer is left out: a vote of four is not comparable to a vote of five.
 
     Args:
-        answered: m pairs.
         votes: Votes of each pair: 1 for response_a, -1 for response_b, 0 for a tie, NaN unparsed.
     """
     count = np.array([len(pair) for pair in votes], np.float64)
@@ -212,8 +210,7 @@ class _AnsweredPairs:
     """The pairs that have all observations that a method needs.
 
     Args:
-        pairs: m pairs.
-        places: Shape (m,). Indices among all pairs.
+        places: Shape (m,). Indices of the m pairs among all pairs.
         failed: Number of pairs that the judge failed on.
     """
 
@@ -231,12 +228,7 @@ class _AnsweredPairs:
         """Selects the pairs with all needs, and counts those whose lacking needs all failed.
 
         A pair that lacks a need without a failure was never asked; it is left out uncounted. So are
-        all pairs of a judge whose scores are of another kind than the method needs.
-
-        Args:
-            pairs: Pairs of one judge.
-            needs: Observations that the method needs.
-            is_scored: Whether a pair has the answer to "orders" that the method needs.
+        all pairs of a judge whose scores are of another kind than `is_scored` asks for.
         """
         scored = [pair for pair in pairs if _has_signal(pair)]
         if "orders" in needs and scored and not any(map(is_scored, scored)):
@@ -265,9 +257,7 @@ class _AnsweredPairs:
         Args:
             side: Shape (m,). Positive for response_a, negative for response_b, 0 for no preference,
                 NaN for a pair with an unparsed answer.
-            confidence: Shape (m,), in [0, 1].
-            uncertainty: Shape (m,), in nats.
-            unparsed_answers: Number of single answers that did not parse.
+            confidence, uncertainty, unparsed_answers: As of `MethodScores`.
         """
         sides = np.sign(np.asarray(side, np.float64))
         labels = np.array([_SIDES[pair.label] for pair in self.pairs])
@@ -296,13 +286,7 @@ def _has(pair: JudgedPair, need: Observation, is_scored: Callable[[JudgedPair], 
 
 
 def preferences_of(pairs: Sequence[JudgedPair]) -> Preferences:
-    """The preferences from logit gaps or probabilities.
-
-    Args:
-        pairs: n pairs of one judge, all with the same one of the two signals.
-
-    Returns:
-        The preferences, each of shape (n,).
+    """The preferences from the logit gaps or probabilities of n pairs of one judge.
 
     Raises:
         ValueError: Two pairs have different signals, or a pair has none.

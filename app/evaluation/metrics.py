@@ -26,10 +26,9 @@ class Quality(NamedTuple):
 
 
 def quality(confidence: ArrayLike, error: ArrayLike) -> Quality:
-    """Measures a confidence against the labels.
+    """Measures a confidence of shape (n,) in [0, 1] against the labels.
 
     Args:
-        confidence: Shape (n,), in [0, 1].
         error: Shape (n,). True where the verdict is wrong or there is no preference.
     """
     right = ~np.asarray(error, dtype=bool)
@@ -44,12 +43,7 @@ def quality(confidence: ArrayLike, error: ArrayLike) -> Quality:
 def auprc(confidence: ArrayLike, right: ArrayLike) -> float | None:
     """Average precision of a confidence; right verdicts are the positives.
 
-    Args:
-        confidence: Shape (n,).
-        right: Shape (n,), bool.
-
-    Returns:
-        In [0, 1]; None if no verdict is right.
+    None if no verdict is right.
     """
     sure, is_right = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
     if not is_right.any():
@@ -69,16 +63,13 @@ class RiskCoverage:
     Risk has three readings, because a split may accept nothing.
 
     Args:
-        coverage: Mean over splits of the accepted share.
-        coverage_std: Standard deviation of the coverage over splits.
-        risk: Mean over splits of the share of errors among the accepted; 0 for a split that accepts
-            nothing. The paper's tables report this reading.
-        risk_std: Standard deviation of the risk over splits.
+        coverage, coverage_std: Mean and standard deviation over splits of the accepted share.
+        risk, risk_std: The same of the share of errors among the accepted; 0 for a split that
+            accepts nothing. The paper's tables report this reading.
         ratio_of_sums: Errors of all splits divided by accepted of all splits; None if no split
             accepts anything. The paper's theorem bounds this reading.
         share_above_alpha: Share of splits whose risk exceeds alpha. This is the chance that a user
             with one calibration exceeds alpha.
-        splits: Number of splits.
     """
 
     coverage: float
@@ -99,7 +90,6 @@ class RiskCoverage:
             accepted: Shape (splits,). Number of test points at or below the threshold.
             errors: Shape (splits,). Number of errors among the accepted points.
             tested: Shape (splits,) or a number. Number of test points, at least 1.
-            alpha: In (0, 1).
 
         Raises:
             ValueError: There is no split, or a split without test points.

@@ -67,18 +67,14 @@ def source() -> str:
 
 
 def paper_judge(name: str | None) -> str | None:
-    """The paper's name of a judge.
-
-    Args:
-        name: A model id or path, of which only the last part is compared, without regard to case.
-    """
+    """The paper's name of a judge: the last part of a model id or path is compared, in any case."""
     if not name:
         return None
     return _judges().get(name.rstrip("/").rpartition("/")[2].lower())
 
 
 def alphas(datasets: Iterable[str]) -> tuple[float, ...]:
-    """The alphas at which the paper evaluates any of these data sets; the standard ones for others.
+    """The paper's alphas for any of these data sets, or the standard ones.
 
     SCOPE, section on experiments, and figure extended_validity.
     """

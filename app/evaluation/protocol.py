@@ -32,7 +32,6 @@ class Design:
     """The parameters of the protocol.
 
     Args:
-        seed: An equal seed gives the same splits.
         splits: Number of random halves for each rule and alpha, at least 1.
         ablation_splits: Number of splits for ablations and transfer, at least 1.
         alphas: Levels to run, each in (0, 1).
@@ -87,16 +86,11 @@ def run_protocol(
     preference has uncertainty ln 2 and counts as an error, so it is accepted only if everything is.
     The service abstains on such a point even then.
 
-    Args:
-        points: At least 2 points, sorted by `Points.of`.
-        design: Seed, splits, alphas and delta.
-        selectors: Rules by name.
-
     Returns:
         A row for each rule and alpha, in that order.
 
     Raises:
-        ValueError: There are fewer than 2 points, or they are not sorted.
+        ValueError: There are fewer than 2 points, or they are not sorted by `Points.of`.
     """
     splits = _halves(points, design.splits, design.seed)
     return _measured(splits, selectors, design.alphas, design.delta)
@@ -107,9 +101,6 @@ def ablate_label_noise(points: Points, design: Design) -> tuple[AblationRow, ...
 
     Every noise uses the same splits. The rules "scope_corrected" and "pac_corrected", which know
     the noise, run beside SCOPE (docs/design/guarantees.md, section 4).
-
-    Raises:
-        ValueError: There are fewer than 2 points, or they are not sorted.
     """
     ablated = []
     for noise in LABEL_NOISES:
@@ -133,9 +124,6 @@ def ablate_calibration_size(points: Points, design: Design) -> tuple[AblationRow
 
     The sizes are the paper's, scaled to fewer points. The calibration pairs of a size are a subset
     of those of each larger size. A size that leaves fewer than 50 pairs to test on is left out.
-
-    Raises:
-        ValueError: The points are not sorted.
     """
     return tuple(
         AblationRow(value=size, row=row)
@@ -164,9 +152,6 @@ def transfer(benchmarks: Mapping[str, Points], design: Design) -> tuple[Transfer
 
     Each split draws a random half of the calibration benchmark and, independently, a random half of
     the test benchmark. If both are the same benchmark, these are the two halves of `run_protocol`.
-
-    Raises:
-        ValueError: A benchmark has fewer than 2 points, or its points are not sorted.
     """
 
     def splits(calibration: str, test: str) -> Iterator[_Split]:

@@ -33,9 +33,7 @@ class MethodResults:
     """One uncertainty method on one data set.
 
     Args:
-        unparsed: Number of pairs left out because an answer did not parse.
-        failed: Number of pairs left out because the judge failed.
-        unparsed_answers: Number of single answers that did not parse.
+        unparsed, failed, unparsed_answers: As of `MethodScores`.
         undecided: Number of pairs without a preference under BPE, 0 for other methods. They count
             as errors; the service never accepts them.
         reliability: Non-empty bins in ascending order.

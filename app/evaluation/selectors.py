@@ -61,8 +61,7 @@ class RiskTarget(NamedTuple):
 
     Args:
         alpha: Largest share of errors among the accepted, in (0, 1).
-        delta: Probability with which a calibration may miss alpha, in (0, 1). Only
-            `trust_or_escalate` and `pac` use delta.
+        delta: Probability with which a calibration of `trust_or_escalate` or `pac` may miss alpha.
     """
 
     alpha: float
@@ -93,10 +92,7 @@ def heuristic(points: Points, target: RiskTarget) -> float:
 
 
 def naive(points: Points, target: RiskTarget) -> float:
-    """Accepts up to the largest score with an empirical risk of at most alpha, uncorrected.
-
-    SCOPE, selective prediction baselines.
-    """
+    """Accepts up to the largest score with an empirical risk of at most alpha (SCOPE)."""
     scores, accepted, errors = accepted_and_errors(*points)
     return _largest(scores, np.flatnonzero(errors / accepted <= target.alpha))
 
@@ -125,7 +121,6 @@ def trust_or_escalate(points: Points, target: RiskTarget) -> float:
     Deviation: the authors' code tests 5,000 evenly spaced lambdas. This function tests every
     distinct score, the limit of a finer grid. If the first test fails, their code still accepts its
     block without proof; this function accepts nothing.
-
     """
     scores, accepted, errors = accepted_and_errors(*points)
     if not len(scores):
@@ -138,14 +133,9 @@ def trust_or_escalate(points: Points, target: RiskTarget) -> float:
 
 
 def pac(points: Points, target: RiskTarget, *, label_noise: float = 0.0) -> float:
-    """Our rule: the guarantee of Trust-or-Escalate, with a start rank at which the test has power.
+    """The guarantee of Trust-or-Escalate, with a start rank at which the test has power.
 
-    docs/design/guarantees.md, section 3.
-
-    Args:
-        points: Calibration points.
-        target: Supplies alpha and delta.
-        label_noise: Share of flipped labels to correct for, in [0, 0.5).
+    docs/design/guarantees.md, section 3. `label_noise` is as in `scope`.
     """
     return pac_threshold(*points, alpha=target.alpha, delta=target.delta, label_noise=label_noise)
 

@@ -73,10 +73,8 @@ class _Point:
     """One view, rated without its uncertainty.
 
     Args:
-        name: Name of the view.
         played: Shape (models,). Battles that the view counts, with those of provisional models.
         games, cells: The battles that are fitted, one by one and by pair.
-        structure: Their structure.
         theta: Shape (models,). Ratings, in logits.
     """
 

@@ -25,16 +25,15 @@ _POISSON = np.cumsum(np.exp(-1.0) / factorial(np.arange(13)))
 
 @dataclass(frozen=True, kw_only=True)
 class Games:
-    """Battles that a view counts.
+    """Battles that a view counts; arrays have shape (n,).
 
     Args:
-        models: Number of models.
-        first, second: Shape (n,). Indexes of the models.
-        unit: Shape (n,). Index of the unit of the bootstrap.
+        first, second: Indexes of the models.
+        unit: Index of the unit of the bootstrap.
         keys: Shape (units,). Key of each unit of the whole board, with those that the view does not
             count.
-        weight: Shape (n,). Above 0.
-        outcome: Shape (n,). Share of the points that the first model gets; any real number.
+        weight: Above 0.
+        outcome: Share of the points that the first model gets; any real number.
     """
 
     models: int
@@ -58,8 +57,7 @@ class Cells:
     Args:
         whole: The tally of all units.
         keys: Shape (units,). Key of each unit.
-        weight: Sparse, shape (units, k). Weights.
-        points: Sparse, shape (units, k). Points of the first model.
+        weight, points: Sparse, shape (units, k), as in a tally.
     """
 
     whole: Tally
@@ -68,11 +66,7 @@ class Cells:
     points: csr_array
 
     def resampled(self, counts: Floats) -> Tally:
-        """The tallies of resampled units.
-
-        Args:
-            counts: Shape (rounds, units). How often each unit was drawn.
-        """
+        """The tallies of units that were drawn so often, of shape (rounds, units)."""
         whole = self.whole
         return Tally(
             models=whole.models,
@@ -113,19 +107,11 @@ def cells_of(games: Games) -> Cells:
 
 
 def draws(keys: Keys, *, rounds: int, seed: int) -> Iterator[Floats]:
-    """Yields how often each unit is drawn in each round, in blocks of rounds.
+    """Yields how often each unit is drawn in each round: (rounds of the block, units).
 
     The numbers are independent and Poisson with the mean 1, as those of a bootstrap with
-    replacement are in the limit of many units (Hanley and MacGibbon, 2006).
-
-    Args:
-        keys: Shape (units,). A unit with the same key is drawn as often in the same round, whatever
-            the other units are.
-        rounds: Number of rounds.
-        seed: Makes the same draws again.
-
-    Yields:
-        Shape (rounds of the block, units).
+    replacement are in the limit of many units (Hanley and MacGibbon, 2006). A unit with the same
+    key is drawn as often in the same round of the same seed, whatever the other units are.
     """
     of_round = np.random.default_rng(seed).integers(2**64, size=rounds, dtype=np.uint64)
     height = max(1, _BLOCK // max(len(keys), 1))
@@ -150,15 +136,11 @@ def replicates(
     seed: int,
     prior_sd: float,
 ) -> list[Solution]:
-    """Ratings of resampled units, for several views of the same units.
-
-    All views are resampled by the same draws.
+    """Ratings of resampled units, for several views of the same units, all by the same draws.
 
     Args:
-        cells: The views; the same units in each.
+        cells: The views.
         starts: Shape (models,) each. Ratings of all units, in logits.
-        rounds: Number of rounds.
-        seed: Makes the same draws again.
         prior_sd: In logits.
 
     Returns:

@@ -154,15 +154,14 @@ class Solution(NamedTuple):
 
 
 def solved(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Solution:
-    """Solves the score equation by Newton's method.
+    """Solves the score equation by Newton's method, with a normal prior of each rating about 0.
 
     Real outcomes of a group of models can exceed their range where those of each model do not.
     Their ratings are therefore cut to `prior_sd` from the median.
 
     Args:
         tally: Weights and points of one problem, or of several as leading dimension.
-        prior_sd: Standard deviation in logits of the normal prior of each rating about 0. It makes
-            the solution unique with every outcome and finite.
+        prior_sd: In logits. It makes the solution unique with every outcome and finite.
         start: Shape (models,). First guess.
     """
     incidence = tally.incidence()
@@ -197,8 +196,7 @@ def cut(weight: Floats, points: Floats, incidence: csr_array) -> Floats:
     An excess is taken from all battles of the model in equal parts, and its opponents get it.
 
     Args:
-        weight: Shape (rounds, k).
-        points: Shape (rounds, k).
+        weight, points: Shape (rounds, k).
         incidence: Shape (k, models).
     """
     half = weight @ abs(incidence) / 2.0
@@ -215,15 +213,11 @@ def cut(weight: Floats, points: Floats, incidence: csr_array) -> Floats:
 
 
 def information(tally: Tally, curvature: Floats, precision: float) -> Floats:
-    """Minus the Hessian of the log-posterior.
+    """Shape (rounds, models, models). Minus the Hessian of the log-posterior.
 
     Args:
-        tally: The pairs.
         curvature: Shape (rounds, k). Weight times variance of the outcome.
         precision: Inverse variance of the prior.
-
-    Returns:
-        Shape (rounds, models, models).
     """
     matrix = np.zeros((len(curvature), tally.models, tally.models))
     matrix[:, tally.first, tally.second] = -curvature
@@ -234,28 +228,14 @@ def information(tally: Tally, curvature: Floats, precision: float) -> Floats:
 
 
 def covariance(tally: Tally, theta: Floats, *, prior_sd: float) -> Floats:
-    """Covariance of the ratings that the model and the prior alone imply.
-
-    Args:
-        tally: One problem.
-        theta: Shape (models,). Its solution.
-        prior_sd: In logits.
-
-    Returns:
-        Shape (models, models).
-    """
+    """Shape (models, models). Covariance of ratings that the model and the prior alone imply."""
     curvature = _curvature(tally, theta)
     inverse = np.linalg.inv(information(tally, curvature[None], prior_sd**-2)[0])
     return np.asarray(inverse, dtype=np.float64)
 
 
 def information_of(tally: Tally, theta: Floats) -> Floats:
-    """Shape (models,). Fisher information of the battles of each model about its rating.
-
-    Args:
-        tally: One problem.
-        theta: Shape (models,). Ratings in logits.
-    """
+    """Shape (models,). Fisher information of the battles of each model about its rating."""
     curvature = _curvature(tally, theta)
     return sums(tally.first, curvature, tally.models) + sums(tally.second, curvature, tally.models)
 
@@ -267,15 +247,9 @@ def _curvature(tally: Tally, theta: Floats) -> Floats:
 
 
 def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
-    """Ratings in logits; the prior counts only where some are infinite without it.
+    """Shape (models,). Ratings in logits less their mean; NaN for a model without battles.
 
-    Args:
-        tally: One problem.
-        structure: Its structure.
-        prior_sd: In logits.
-
-    Returns:
-        Shape (models,). Less their mean; NaN for a model without battles.
+    The prior counts only where some are infinite without it.
     """
     is_finite = tally.is_whole and not structure.unbounded.any()
     theta = solved(tally, prior_sd=_NO_PRIOR_SD if is_finite else prior_sd).theta
@@ -283,16 +257,11 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
 
 
 def centered(theta: Floats, structure: Structure, shares: Floats | None = None) -> Floats:
-    """Ratings less their weighted mean.
+    """Shape (..., models). Ratings less their mean; NaN for a model without battles.
 
     Args:
-        theta: Shape (..., models).
-        structure: Structure of the battles.
         shares: Shape (models,). Weights of the models, as `center_shares` has them; None for equal
             weights.
-
-    Returns:
-        Shape (..., models). NaN for a model without battles.
     """
     result = np.full(theta.shape, np.nan)
     rated = structure.rated
@@ -303,15 +272,10 @@ def centered(theta: Floats, structure: Structure, shares: Floats | None = None) 
 
 
 def center_shares(structure: Structure, weight: Floats) -> Floats:
-    """How much each model counts in the rating that is the zero.
+    """Shape (models,). How much each model counts in the rating that is the zero; the sum is 1.
 
-    Args:
-        structure: Structure of the battles. A model without a finite rating does not count, unless
-            there are no others.
-        weight: Shape (models,). Weights of the models; equal ones if none counts.
-
-    Returns:
-        Shape (models,). They sum to 1; zeros if no model has battles.
+    A model without a finite rating does not count, unless there are no others. If no weight counts,
+    all are equal.
     """
     bounded = structure.rated & ~structure.unbounded
     counted = np.where(bounded, weight, 0.0)

@@ -24,14 +24,9 @@ from app.ratings.results import (
 
 
 def changes_of(now: Leaderboard, before: Leaderboard, folder: Path) -> Changes:
-    """Compares the main view of a board with the same view of an earlier one.
+    """Compares the main view of a board with the same view of an earlier one, which is in a folder.
 
     Without the main view among the earlier views, "soft" or another common one is compared.
-
-    Args:
-        now: The board.
-        before: The earlier board.
-        folder: Its place.
 
     Raises:
         InvalidRequestError: The two have no view in common.

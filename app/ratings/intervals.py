@@ -19,7 +19,6 @@ def unsolved_of(pull: Floats, structure: Structure, established: Bools) -> tuple
 
     Args:
         pull: Shape (rounds, models), as `Solution` has it.
-        structure: Structure of the battles.
         established: Shape (models,). The models with enough battles.
 
     Returns:
@@ -61,8 +60,6 @@ def intervals_of(
         theta: Shape (models,). Ratings, less their zero.
         replicates: Shape (rounds, models). The same in each round.
         implied: Shape (models,). Standard deviations that the model implies.
-        structure: Structure of the battles.
-        level: In (0, 1).
 
     Returns:
         Shape (models,) each: the lower and the upper ends; infinite where the data has no bound on
@@ -92,12 +89,10 @@ def rank_sets(
     largest studentised difference (Mogstad, Romano, Shaikh and Wilhelm, 2024).
 
     Args:
-        theta: Shape (models,). Ratings.
+        theta: Shape (models,).
         replicates: Shape (rounds, models).
         covariance: Shape (models, models). Covariance of ratings that the model implies; it widens
             differences to models that won or lost everything.
-        structure: Structure of the battles.
-        level: In (0, 1).
         ranked: Shape (models,). The models that have a rank; None for all with battles.
 
     Returns:
@@ -138,14 +133,9 @@ def _largest_ratios(replicates: Floats, deviation: Floats) -> Floats:
 
 
 def joint_reach(replicates: Floats, level: float) -> Floats:
-    """Half widths of intervals that hold together: a quantile of the largest studentised deviation.
+    """Shape (k,). Half widths of intervals that hold together, of a bootstrap of shape (rounds, k).
 
-    Args:
-        replicates: Shape (rounds, k). The bootstrap of k numbers.
-        level: In (0, 1).
-
-    Returns:
-        Shape (k,).
+    They are a quantile of the largest studentised deviation.
     """
     spread = replicates.std(axis=0)
     ratio = np.abs(_noise(replicates) / np.where(spread > 0, spread, np.inf)).max(axis=1)

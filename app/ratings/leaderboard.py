@@ -35,13 +35,7 @@ _OF_BOARD = frozenset(field.name for field in fields(Board))
 def leaderboard_from(
     battles: Battles, settings: RatingSettings, *, made: str, against: Path | None = None
 ) -> Leaderboard:
-    """Rates the models.
-
-    Args:
-        battles: The battles, as `app.ratings.rows.read_battles` returns them.
-        settings: Settings of the computation.
-        made: Time of the run.
-        against: Folder of previous results.
+    """Rates the models, and compares them with the previous results in the folder `against`.
 
     Raises:
         InvalidRequestError: The settings do not fit the battles, or there are no previous results.
@@ -116,7 +110,7 @@ def read_leaderboard(folder: Path) -> Leaderboard:
 
 
 def results_of(text: str, name: str) -> LeaderboardResults:
-    """The results in the text of a results.json.
+    """The results in the text of a results.json, which messages call by its name.
 
     Raises:
         InvalidRequestError: The text is not a results.json of this version of the format.

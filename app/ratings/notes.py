@@ -31,12 +31,7 @@ _UNBOUNDED: Mapping[Unbounded, str] = {
 
 
 def notes_of(board: Board, settings: RatingSettings) -> tuple[str, ...]:
-    """The notes of a board, the most important first.
-
-    Args:
-        board: The board; its own notes are not read.
-        settings: Settings of the computation.
-    """
+    """The notes of a board, the most important first; its own notes are not read."""
     return (
         *_about_alpha(board),
         *_about_failures(board),

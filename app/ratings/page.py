@@ -44,13 +44,7 @@ _UNBOUNDED: dict[Unbounded, str] = {
 
 
 class ViewWords(NamedTuple):
-    """A view in plain English.
-
-    Args:
-        title: A few words.
-        counts: The battles that it counts, and how.
-        beware: The reason why it can be wrong.
-    """
+    """A view in plain English: its title, the battles that it counts, and why it can be wrong."""
 
     title: str
     counts: str
@@ -95,8 +89,6 @@ class Bar(NamedTuple):
     """The interval of a rating in percent of the axis.
 
     Args:
-        x: Place of the rating.
-        low, high: Ends of the interval.
         opens_left, opens_right: Whether nothing bounds it on that side.
         outside: Whether the rating itself lies outside the axis, so that it has no marker.
     """

@@ -41,10 +41,6 @@ def _number(value: Any) -> float | None:
 class Columns:
     """The columns of one or several files, one after the other.
 
-    Args:
-        inputs: Files, folders or patterns, as `app.files.reading.files_of` takes them.
-        encoding: Encoding of text without a byte order mark; None for UTF-8.
-
     Raises:
         InvalidRequestError: A file cannot be read, or there is no row.
     """
@@ -89,11 +85,7 @@ class Columns:
         return true, false
 
     def codes(self, name: str) -> tuple[Ints, list[str]]:
-        """A column of words as numbers, and the words in the order of their numbers.
-
-        Returns:
-            Shape (n,). -1 where a row has none; and the words.
-        """
+        """A column of words as numbers, -1 where a row has none; and the words in their order."""
         codes: dict[str, int] = {}
         column = self._columns[name]
         numbers = [
@@ -127,10 +119,8 @@ def read_battles(
     """Reads the battles of one judge.
 
     Args:
-        inputs: Files, folders or patterns.
         human_probability: Probability of a label in the rows that do not say it.
         label_noise: Share of wrong labels among those of people, in [0, 0.5).
-        encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Raises:
         InvalidRequestError: A file cannot be read, the rows are of several judges or sets, or a row

@@ -34,7 +34,6 @@ def load_benchmark(
             same question.
         source: For a benchmark of the paper, a folder with a local copy that
             `datasets.load_dataset` can read. For any other name, a file to load under that name.
-        form: How the rows of a file are written; None to recognize it.
 
     Raises:
         InvalidRequestError: No such benchmark or file exists, it cannot be loaded, or it has no

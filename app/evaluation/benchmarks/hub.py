@@ -27,7 +27,6 @@ class HubBenchmark:
     """A benchmark on the hub.
 
     Args:
-        repository: Repository on the hub.
         splits: Splits that are read, in this order.
         read_row: Reader of one row: None for a tie. It raises InvalidComparisonError with the
             reason why a row is left out.
@@ -39,14 +38,10 @@ class HubBenchmark:
 
 
 def hub_benchmark(name: str, source: str | None) -> Benchmark:
-    """Reads all rows of a benchmark.
+    """Reads all rows of a benchmark from the hub, or from a folder with a local copy.
 
     An id that repeats gets a number as a suffix. People may vote on the same pair twice, and a text
     may occur twice; each is its own row.
-
-    Args:
-        name: A key of `HUB_BENCHMARKS`.
-        source: Folder with a local copy; None reads from the hub.
 
     Raises:
         InvalidRequestError: The benchmark cannot be loaded, a row lacks a column, or no row is a
@@ -151,13 +146,7 @@ def _single_texts(
 
 
 def _conversations(row: HubRow, pair_id: str, exchanges: int | None) -> LabeledPair | None:
-    """The first exchanges of two conversations in which the user says the same.
-
-    Args:
-        row: A row with conversation_a, conversation_b and winner.
-        pair_id: Id of the pair.
-        exchanges: Number of exchanges that were judged; None for all.
-    """
+    """The first exchanges of two conversations in which the user says the same; None takes all."""
     questions_a, replies_a = _texts_by_role(row["conversation_a"])
     questions_b, replies_b = _texts_by_role(row["conversation_b"])
     if questions_a[:exchanges] != questions_b[:exchanges]:

@@ -82,19 +82,10 @@ def draw(
 ) -> tuple[list[LabeledPair], list[LabeledPair]]:
     """Draws the pairs to judge, each in a random order, and separate demonstrations.
 
-    The order of the pairs depends on neither number. Demonstrations are taken from the end of that
-    order, so that a larger `at_most` keeps them. No demonstration has the texts of a judged pair. A
-    benchmark that is too small for both gives at most a tenth of its pairs to the demonstrations.
-
-    Args:
-        benchmark: The benchmark to draw from.
-        seed: An equal seed draws the same pairs.
-        at_most: Largest number of pairs to judge.
-        demonstrations: Largest number of demonstrations.
-
-    Returns:
-        The pairs to judge in random order, of which the first ones are a random sample; and the
-        demonstrations for the simulated annotators.
+    The order of the pairs depends on neither number: the first ones are a random sample.
+    Demonstrations are taken from the end of that order, so that a larger `at_most` keeps them. No
+    demonstration has the texts of a judged pair. A benchmark that is too small for both gives at
+    most a tenth of its pairs to the demonstrations.
     """
     order = np.random.default_rng(seed).permutation(len(benchmark.pairs))
     drawn = [benchmark.pairs[i].in_random_order for i in order]

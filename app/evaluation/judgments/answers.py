@@ -34,8 +34,7 @@ _OPENING = " \t\"'“‘`*_(["
 def parse_verdict(answer: Generated) -> Side | None:
     """The single label that an answer names; None where it names both or neither.
 
-    A bare letter counts only in a complete answer: an "A" that the token limit cut off may have
-    begun "Assistant B".
+    A bare letter counts only in a complete answer: an "A" that was cut off may begin "Assistant B".
     """
     named = set(_VERDICT.findall(answer.text))
     if not named and answer.complete and (bare := _BARE_LABEL.fullmatch(answer.text)):

@@ -49,11 +49,6 @@ def missing_answers(
     """The questions to ask: those without an answer in the log, or with one to another question.
 
     A pair whose label or group has changed in the data is asked again, which corrects the log.
-
-    Args:
-        datasets: Data sets with the pairs to judge.
-        observations: Observations that the methods need.
-        known: Content of the log.
     """
     return [
         MissingAnswers(
@@ -82,11 +77,7 @@ def _is_answered(
 
 
 def check_judge(scorer: Scorer, known: Iterable[JudgedPair]) -> None:
-    """Checks that the log is of this judge.
-
-    Raises:
-        InvalidRequestError: The log holds another judge's answers.
-    """
+    """Raises InvalidRequestError if the log holds another judge's answers."""
     judge = scorer.identity
     for pair in known:
         if pair.fingerprint != judge.fingerprint:
@@ -105,9 +96,6 @@ async def ask(
     """Asks a started judge all missing questions, several chunks at a time, and logs the answers.
 
     Args:
-        scorer: The judge. A chat model also answers questions in words.
-        missing: Result of `missing_answers`.
-        log: An open log.
         on_answered: Receives the number of pairs of each finished chunk.
 
     Raises:

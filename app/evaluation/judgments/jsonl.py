@@ -73,11 +73,7 @@ class Judged:
     signal: str | None = None
 
     def check_one_judge(self, source: object) -> None:
-        """Refuses the rows of several judges.
-
-        Raises:
-            InvalidRequestError: The message names the source and the judges.
-        """
+        """Raises InvalidRequestError if there are several judges."""
         if len(self.judges) > 1:
             names = ", ".join(sorted(name or "an unnamed one" for name in self.judges))
             raise InvalidRequestError(
@@ -94,10 +90,6 @@ def read_judgments(inputs: Sequence[Path], form: InputFormat | None = None) -> J
     response_a (0, 0.5 or 1 for a judge that gives verdicts only); or `score_a` and `score_b`, the
     scores of a reward model. It may have the other fields that `judgment_line` writes. Unknown
     fields are ignored. The judge's answers may also be where `scope-judge judge` writes them.
-
-    Args:
-        inputs: Files of any format, folders and patterns.
-        form: How the rows are written; None to recognize it.
 
     Raises:
         InvalidRequestError: A file cannot be read, or an answer does not have this format; the
@@ -188,7 +180,6 @@ class _Line:
     """One row of a file, with the answers among its fields.
 
     Args:
-        row: The row as it was read.
         fields: Its columns, and the fields of its result.
         shape: How the row holds its label, and its texts if they are known.
     """
@@ -324,11 +315,7 @@ class _Line:
 
 
 class JudgmentLog:
-    """An append-only judgments.jsonl with a single writing process.
-
-    Args:
-        file: Created if it does not exist; its folder must exist.
-        judge: Name of the judge whose answers the file holds.
+    """An append-only judgments.jsonl of one judge, with a single writing process.
 
     Raises:
         InvalidRequestError: Another process writes the file, it cannot be opened, or `evaluate` did

@@ -38,8 +38,7 @@ class Question:
     """All prompts of one observation of one pair.
 
     Args:
-        prompts: Prompts in the order in which their replies are read; none for a judge without
-            prompts.
+        prompts: In the order in which their replies are read; none for a judge without prompts.
         seeds: One sampling seed for each prompt.
         digest: Digest of everything that the answer depends on except the judge.
     """
@@ -54,8 +53,6 @@ class Dataset:
     """The pairs of a data set, and the questions about them.
 
     Args:
-        name: Name of the data set.
-        pairs: The pairs to judge.
         template: Template of the judge's prompts; None for a judge without prompts, which answers
             the observation "orders" only.
         personas: Demonstrations of each simulated annotator; empty without annotators.
@@ -103,8 +100,7 @@ def _digest(value: object) -> str:
 def verbalized_prompt(template: PromptTemplate, comparison: Comparison) -> Prompt:
     """The standard prompt with response_a shown first, followed by the request for a score.
 
-    The request ends the system message, as in the paper's figure. Without a system message it ends
-    the user message.
+    The request ends the system message, as in the paper's figure, or else the user message.
     """
     prompt = template.render(comparison)
     if prompt.system:
@@ -140,10 +136,6 @@ def draw_personas(
 
     The demonstrations of one persona are distinct. With at least 25 demonstrations no two personas
     share one (the paper draws 25 of 50). With fewer, no two personas have the same set.
-
-    Args:
-        demonstrations: Labeled pairs that are not judged.
-        seed: An equal seed draws the same personas.
 
     Raises:
         InvalidRequestError: There are too few demonstrations for distinct personas.
