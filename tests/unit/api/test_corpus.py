@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.serving import client_of
-from tests.unit.api.corpus import FOLDER, Case, cases
+from tests.unit.api.corpus import Case, cases
 from tests.wire import NO_HTTP, Answer, NoAnswer, problem_faults
 
 CASES = cases()
@@ -33,10 +33,3 @@ async def test_a_bad_input_gets_its_answer(case: Case) -> None:
         answer = Answer(response.status_code, response.headers, response.content)
         assert outcome(answer) == (case.status, case.code)
         assert (await client.get("/readyz")).json() == {"status": "ready"}
-
-
-def test_every_file_of_the_corpus_is_sent() -> None:
-    table = json.loads((FOLDER / "table.json").read_text(encoding="utf-8"))
-    named = {entry["file"] for entry in table if "file" in entry}
-    found = {file.name for file in FOLDER.iterdir() if file.suffix in (".json", ".http")}
-    assert found == named | {"table.json"}

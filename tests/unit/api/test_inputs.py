@@ -9,7 +9,6 @@ import pytest
 
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
-from tests.unit.api.rewards.reward_routes import PATHS
 
 JSON = {"Content-Type": "application/json"}
 HALF = "\ud800"
@@ -87,40 +86,6 @@ async def test_delta_without_pac_is_refused_in_item_and_batch(client: httpx.Asyn
         problem(await send(client, batch, "/judge/batch"), "invalid_request")
 
 
-BAD_BODIES: dict[str, bytes] = {
-    "empty": b"",
-    "no JSON": b"question=x",
-    "half": b'{"question": "x"',
-    "null": b"null",
-    "number": b"3",
-    "list": b"[]",
-    "no UTF-8": b'{"question": "\xff\xfe"}',
-    "deep list": b"[" * 100_000,
-    "deep object": b'{"question":' * 50_000,
-    "long number": b'{"id": 1' + b"0" * 5000 + b"}",
-    "NUL": b"\x00",
-    "byte order mark": b"\xef\xbb\xbfnull",
-}
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/judge",
-        "/judge/batch",
-        "/calibrate",
-        "/calibrate/scores",
-        "/calibrations/x/examples",
-        *PATHS,
-    ],
-)
-async def test_an_unreadable_body_is_refused(client: httpx.AsyncClient, path: str) -> None:
-    for name, body in BAD_BODIES.items():
-        response = await client.post(path, content=body, headers=JSON)
-        problem(response, "invalid_request")
-        assert len(response.content) < 2000, name
-
-
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
 async def test_a_wrong_content_type_gets_advice(
     client: httpx.AsyncClient, content_type: str | None
@@ -131,26 +96,14 @@ async def test_a_wrong_content_type_gets_advice(
     assert "Content-Type: application/json" in body["detail"]
 
 
-async def test_a_long_body_is_refused_with_or_without_its_length(client: httpx.AsyncClient) -> None:
-    ten_megabytes = json.dumps(comparison(question="x" * 10_000_000)).encode()
-
+async def test_a_long_body_is_refused_without_its_length(client: httpx.AsyncClient) -> None:
     async def chunks() -> AsyncIterator[bytes]:
-        for start in range(0, len(ten_megabytes), 2**16):
-            yield ten_megabytes[start : start + 2**16]
+        for _ in range(100):
+            yield b"x" * 2**16
 
-    problem(await client.post("/judge", content=ten_megabytes, headers=JSON), "body_too_large")
     response = await client.post("/judge", content=chunks(), headers=JSON)
     assert "content-length" not in response.request.headers
     problem(response, "body_too_large")
-
-
-async def test_a_chunked_body_within_the_limit_is_read(client: httpx.AsyncClient) -> None:
-    async def chunks() -> AsyncIterator[bytes]:
-        for byte in json.dumps(comparison()).encode():
-            yield bytes([byte])
-
-    response = await client.post("/judge", content=chunks(), headers=JSON)
-    assert response.json()["verdict"] == "A"
 
 
 async def test_the_batch_limit_is_exact(client: httpx.AsyncClient) -> None:
@@ -184,27 +137,12 @@ async def test_an_error_never_repeats_the_input_and_stays_small(client: httpx.As
         assert secret[:100] not in batch.text
 
 
-async def test_a_problem_lists_at_most_ten_faults(client: httpx.AsyncClient) -> None:
-    body = problem(await send(client, {f"f{i}": 1 for i in range(15)}), "invalid_request")
-    assert len(body["errors"]) == 10
-
-
 async def test_an_id_is_echoed_unchanged_or_refused(client: httpx.AsyncClient) -> None:
     for identifier in ("x" * 256, "", 0, -5, 2**63, 10**400, "\U0001f600", "a\x00b"):
         response = await send(client, comparison(id=identifier))
         assert response.status_code == 200
         assert response.json()["id"] == identifier
         assert type(response.json()["id"]) is type(identifier)
-
-
-@pytest.mark.parametrize("name", ["a%20b", "%2e%2e", ".a", "a%0a", "%00", "x" * 65, "%C3%A9"])
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_name_with_bad_characters_is_refused(
-    client: httpx.AsyncClient, method: str, name: str
-) -> None:
-    body = problem(await client.request(method, f"/calibrations/{name}"), "invalid_request")
-    assert body["errors"][0]["field"] == "name"
-    assert "name" in body["detail"]
 
 
 UNKNOWN, FINGERPRINT = "0" * 32, "f" * 64

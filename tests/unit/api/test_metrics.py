@@ -92,14 +92,6 @@ async def test_requests_are_counted_by_their_declared_route() -> None:
     }
 
 
-async def test_an_invalid_item_of_a_batch_is_counted_by_its_code() -> None:
-    async with client_of() as client:
-        batch = {"comparisons": [comparison(), {"question": 1}, {"question": 2}], "alpha": None}
-        assert (await client.post("/judge/batch", json=batch)).status_code == 200
-        found = await metrics_of(client)
-    assert found["scope_judgment_errors_total", "invalid_request"] == 2.0
-
-
 async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_deleted() -> None:
     store = MemoryStore()
     async with client_of(store=store) as first, client_of(store=store) as client:

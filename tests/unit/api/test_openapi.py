@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 
 from app.api.document import record_meanings
-from app.api.problems import STATUS
 from scope_judge import records
 from tests.serving import application_of
 
@@ -36,24 +35,6 @@ async def test_the_document_is_written_once_and_sent_as_it_is() -> None:
     assert answer.json() == app.openapi()
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.content == app.state.openapi
-
-
-def test_every_route_documents_problems_as_they_are_sent() -> None:
-    for path, methods in schema()["paths"].items():
-        for method, operation in methods.items():
-            responses = operation["responses"]
-            assert "default" not in responses, "it would allow every status"
-            for status in ("4XX", "5XX"):
-                problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
-                found = responses[status]["content"]
-                assert found == {"application/problem+json": problem}, (method, path, status)
-
-
-def test_the_documented_codes_are_exactly_those_of_the_table() -> None:
-    schemas = schema()["components"]["schemas"]
-    assert schemas["Problem"]["properties"]["code"]["enum"] == [error.code for error in STATUS]
-    # No route documents the framework's own error.
-    assert not {"HTTPValidationError", "ValidationError"} & set(schemas)
 
 
 def test_every_field_and_parameter_is_described() -> None:

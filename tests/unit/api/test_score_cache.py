@@ -40,14 +40,3 @@ async def test_a_calibration_uses_kept_scores_and_states_its_usage() -> None:
         answer = (await client.post("/calibrate", json=body)).json()
     assert answer["usage"] == NOTHING
     assert answer["added"] == 1
-
-
-async def test_groups_that_share_responses_cost_their_new_pairs() -> None:
-    group: dict[str, Any] = {"question": "q", "alpha": None, "responses": ["one", "two", "three"]}
-    async with client_of(score_cache=60) as client:
-        first = (await client.post("/rewards/group", json=group)).json()
-        grown = {**group, "responses": [*group["responses"], "four"]}
-        second = (await client.post("/rewards/group", json=grown)).json()
-    assert first["usage"]["engine_prompts"] == 2 * 3
-    assert second["usage"]["engine_prompts"] == 2 * 3
-    assert second["compared"] == [3, 3, 3, 3]

@@ -46,12 +46,6 @@ async def test_each_key_sees_its_own_use_and_an_admin_sees_all(tmp_path: Path) -
         assert 'scope_key_errors_total{key="b"} 2.0' in metrics
 
 
-async def test_without_keys_everything_is_counted_under_one_name() -> None:
-    async with client_of() as client:
-        assert (await client.post("/judge", json=PLAIN)).is_success
-        assert (await rows(client))["anonymous"] == {**NOTHING, "comparisons": 1, "verdicts": 1}
-
-
 async def test_health_checks_count_for_nobody() -> None:
     async with client_of() as client:
         assert (await client.get("/readyz")).is_success

@@ -1,7 +1,5 @@
 """The package as such: its Python, its types, its versions, and no secret in any text of it."""
 
-import ast
-import inspect
 import pickle
 import tomllib
 import traceback
@@ -35,35 +33,6 @@ def test_each_error_of_the_service_has_an_exception_of_its_branch() -> None:
             error, errors.UnavailableError
         )
         assert issubclass(kind, scope_judge.ServerError) == issubclass(error, errors.DefectError)
-
-
-def test_each_file_is_python_3_10() -> None:
-    # Names that came with 3.11 or later.
-    new = {"Self", "StrEnum", "TaskGroup", "Unpack", "assert_never", "tomllib", "ExceptionGroup"}
-    for file in FILES:
-        tree = ast.parse(file.read_text(encoding="utf-8"), str(file), feature_version=(3, 10))
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        used |= {alias.name for x in imports if x.module == "typing" for alias in x.names}
-        assert not used & new, file.name
-
-
-def test_both_clients_have_the_same_methods_and_arguments() -> None:
-    def methods(cls: type) -> dict[str, list[str]]:
-        every = inspect.getmembers(cls, inspect.isfunction)
-        public = {name: each for name, each in every if not name.startswith("_")}
-        return {
-            name.removeprefix("a") if name == "aclose" else name: list(
-                inspect.signature(each).parameters
-            )
-            for name, each in public.items()
-        }
-
-    assert methods(ScopeClient) == methods(AsyncScopeClient)
-    assert [*inspect.signature(ScopeClient).parameters] == [
-        *inspect.signature(AsyncScopeClient).parameters
-    ]
 
 
 def test_the_distribution_has_one_version_one_dependency_and_types() -> None:

@@ -186,34 +186,23 @@ async def test_a_request_without_a_valid_key_is_refused_with_a_challenge(
 HUGE = [(b"content-length", b"1000000000000")]
 
 
-@pytest.mark.parametrize(("key", "status"), [(None, 401), ("admin", 403)])
-async def test_the_body_of_a_refused_caller_is_never_read(
-    key: str | None, status: int, keys: Keys
+@pytest.mark.parametrize(
+    ("method", "path", "key", "status"),
+    [
+        ("POST", "/judge", None, 401),
+        ("POST", "/judge", "admin", 403),
+        ("POST", "/nothing", "judge", 404),
+        ("POST", "/judge/", "judge", 404),
+        ("PUT", "/judge", "judge", 405),
+        ("POST", "/calibrations/x", "judge", 405),
+    ],
+)
+async def test_the_body_of_a_refused_request_is_never_read(
+    method: str, path: str, key: str | None, status: int, keys: Keys
 ) -> None:
     app = application_of(keys=keys)
     async with app.router.lifespan_context(app):
-        sent = await talk(app, "/judge", then=never_read, headers=HUGE, key=key)
-    assert sent[0]["status"] == status
-
-
-@pytest.mark.parametrize("with_keys", [True, False])
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("POST", "/nothing", 404),
-        ("POST", "/judge/", 404),
-        ("PUT", "/judge", 405),
-        ("POST", "/info", 405),
-        ("POST", "/calibrations/x", 405),
-        ("POST", "/healthz", 405),
-    ],
-)
-async def test_the_body_for_an_unknown_route_is_never_read(
-    method: str, path: str, status: int, with_keys: bool, keys: Keys
-) -> None:
-    app = application_of(keys=keys if with_keys else None)
-    async with app.router.lifespan_context(app):
-        sent = await talk(app, path, then=never_read, method=method, headers=HUGE, key="judge")
+        sent = await talk(app, path, then=never_read, method=method, headers=HUGE, key=key)
     assert sent[0]["status"] == status
 
 
@@ -359,54 +348,40 @@ async def test_without_keys_other_machines_are_refused_on_every_listening_addres
         assert (await client.get("/readyz", headers=headers)).status_code == 200
 
 
-# A proxy's request is accepted only if every address in its headers is this machine.
-PROXIED = {
-    "X-Forwarded-For": ["192.0.2.7", "127.0.0.1, 192.0.2.7", "unknown", "x" * 100],
-    "X-Real-IP": ["192.0.2.7"],
-    "X-Forwarded-Host": ["judge.example", "localhost"],
-    "X-Forwarded-Proto": ["http"],
-    "Forwarded": ["for=192.0.2.7", "for=127.0.0.1"],
-    "Via": ["1.1 proxy"],
-    "X-Forwarded": ["for=192.0.2.7"],
-    "True-Client-IP": ["192.0.2.7"],
-    "X-Client-IP": ["192.0.2.7"],
-    "X-Cluster-Client-IP": ["192.0.2.7"],
-    "X-Original-Forwarded-For": ["192.0.2.7"],
-    "Fastly-Client-IP": ["192.0.2.7"],
-    "Fly-Client-IP": ["192.0.2.7"],
-    "DO-Connecting-IP": ["192.0.2.7"],
-    "X-Azure-ClientIP": ["192.0.2.7"],
-    "X-Envoy-External-Address": ["192.0.2.7"],
-    "CF-Connecting-IP": ["192.0.2.7"],
-    "CF-Ray": ["230b030023ae2822-SJC"],
-    "Tailscale-User-Login": ["somebody"],
-}
-OF_THIS_MACHINE = {
-    "X-Forwarded-For": ["127.0.0.1", "::1, 127.0.0.1:4711", "[::1]:80"],
-    "X-Real-IP": ["127.0.0.1"],
-    "X-Request-Id": ["192.0.2.7"],
-}
+PROXIED = [
+    "X-Forwarded-For",
+    "X-Real-IP",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "Forwarded",
+    "Via",
+    "X-Forwarded",
+    "True-Client-IP",
+    "X-Client-IP",
+    "X-Cluster-Client-IP",
+    "X-Original-Forwarded-For",
+    "Fastly-Client-IP",
+    "Fly-Client-IP",
+    "DO-Connecting-IP",
+    "X-Azure-ClientIP",
+    "X-Envoy-External-Address",
+    "CF-Connecting-IP",
+    "CF-Ray",
+    "Tailscale-User-Login",
+]
 
 
 @pytest.mark.parametrize("name", PROXIED)
 async def test_without_keys_requests_through_a_proxy_are_refused(name: str) -> None:
     async with client_of() as client:
-        for value in PROXIED[name]:
-            headers = {name: value}
-            problem(await client.get("/info", headers=headers), "forbidden")
-            problem(await client.post("/judge", json={}, headers=headers), "forbidden")
-            assert (await client.get("/healthz", headers=headers)).status_code == 200
-
-
-@pytest.mark.parametrize("name", OF_THIS_MACHINE)
-async def test_without_keys_a_proxy_may_forward_requests_from_this_machine(name: str) -> None:
-    async with client_of() as client:
-        for value in OF_THIS_MACHINE[name]:
-            assert (await client.get("/info", headers={name: value})).status_code == 200
+        headers = {name: "127.0.0.1"}
+        problem(await client.get("/info", headers=headers), "forbidden")
+        problem(await client.post("/judge", json={}, headers=headers), "forbidden")
+        assert (await client.get("/healthz", headers=headers)).status_code == 200
 
 
 async def test_with_keys_headers_of_a_proxy_do_not_matter(client: httpx.AsyncClient) -> None:
-    proxied = {name: values[0] for name, values in PROXIED.items()}
+    proxied = dict.fromkeys(PROXIED, "192.0.2.7")
     answer = await client.get("/info", headers=header_of("none") | proxied)
     assert answer.status_code == 200
 

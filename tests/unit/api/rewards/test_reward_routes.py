@@ -19,7 +19,7 @@ from tests.serving import client_of
 from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import calibrated, comparison, hard_examples, problem
-from tests.unit.api.rewards.reward_routes import PATHS, ROUTES, request, script
+from tests.unit.api.rewards.reward_routes import ROUTES, request, script
 from tests.unit.clients.adapters.scenes import NONE, SCENES, SOFT, Found, Scene
 
 # In the set "hard", the judge is wrong on half of the close pairs.
@@ -187,9 +187,3 @@ async def test_a_comparison_counts_as_a_judgment_and_a_rule_does_not(route: str)
         assert 'scope_judgment_errors_total{code="prompt_too_long"} 1.0' in metrics
         assert "scope_engine_prompts_total 4.0" in metrics
         assert f'route="{ROUTES[route].path}",status="2xx"' in metrics.replace("le=", "")
-
-
-def test_every_reward_route_is_tested() -> None:
-    from app.api.access import NEEDS, TAKES_BASIC
-
-    assert set(PATHS) == TAKES_BASIC == {path for _, path in NEEDS if "rewards" in path}

@@ -97,19 +97,6 @@ async def test_the_comparisons_come_on_demand(client: httpx.AsyncClient) -> None
     assert [(each["a"], each["b"]) for each in found["comparisons"]] == [(0, None), (1, None)]
 
 
-@pytest.mark.parametrize(
-    ("opponents", "comparisons"),
-    [("all", 28), (1, 4), (3, 12), (100, 28)],
-)
-async def test_a_group_costs_as_many_comparisons_as_its_opponents_say(
-    client: httpx.AsyncClient, engine: CountingEngine, opponents: Any, comparisons: int
-) -> None:
-    found = await rewarded(client, group(qualities(*range(8)), opponents=opponents))
-    assert engine.sizes == [2 * comparisons]
-    least = 7 if opponents == "all" else min(7, opponents)
-    assert found["compared"] == found["accepted"] == [least] * 8
-
-
 async def test_several_groups_are_one_engine_call(
     client: httpx.AsyncClient, engine: CountingEngine
 ) -> None:
@@ -128,18 +115,6 @@ async def test_several_groups_are_one_engine_call(
     nothing = await rewarded(client, {"groups": []}, "/rewards/groups")
     usage = {"engine_prompts": 0, "prompt_tokens": 0, "large": None}
     assert nothing == {"groups": [], "usage": usage}
-
-
-async def test_equal_texts_are_one_player_and_get_identical_rewards(
-    client: httpx.AsyncClient, engine: CountingEngine
-) -> None:
-    a, b, c = qualities(2, 1, 0)
-    message = [{"role": "assistant", "content": [{"type": "text", "text": a}]}]
-    found = await rewarded(client, group([a, b, message, c, b, a]))
-    assert engine.sizes == [2 * 3]
-    assert found["rewards"] == [1.0, 0.0, 1.0, -1.0, 0.0, 1.0]
-    assert found["ties"] == [2, 1, 2, 0, 1, 2]
-    assert found["compared"] == [2] * 6
 
 
 async def test_an_error_of_one_comparison_leaves_the_others(client: httpx.AsyncClient) -> None:

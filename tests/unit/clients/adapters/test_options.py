@@ -170,18 +170,6 @@ def test_a_group_that_fits_into_no_request_gets_no_reward(url: str) -> None:
     assert logs.extra["scope_judge"] == ["failed"] * 3 + ["rewarded"] * 2
 
 
-def test_a_malformed_sample_of_slime_is_failed_in_its_place(url: str) -> None:
-    samples = [
-        sample("quality=2", None),
-        sample("quality=9\ud800", None),
-        sample("quality=1", None),
-    ]
-    options = {"url": url, "alpha": None, "failures": "none"}
-    found = asyncio.run(called_by_slime(samples, options, group_rm=True))
-    assert [(each["reward"], each["failed"]) for each in found] == [(1.0, 0), (0.0, 1), (-1.0, 0)]
-    assert [one.remove_sample for one in samples] == [False, True, False]
-
-
 @pytest.mark.parametrize("blank", [None, "", " \n"])
 def test_a_blank_reference_in_a_data_set_is_no_reward_for_its_row(url: str, blank: Any) -> None:
     reward, logs = ScopeReward(url=url, alpha=None, reference="answer", against="reference"), Logs()
