@@ -17,12 +17,7 @@ _PAUSE_S = 5.0
 
 
 class CircuitBreaker:
-    """Asks the store for what a judgment can do without.
-
-    Args:
-        telemetry: Counts the failures.
-        clock: Returns a time in seconds that never goes back.
-    """
+    """Asks the store for what a judgment can do without."""
 
     def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
         self._telemetry = telemetry

@@ -44,11 +44,7 @@ PromptError = RequestError | JudgmentFailedError
 class LabelLogits(NamedTuple):
     """Log-probabilities of the two labels as first token of the answer.
 
-    Their difference is the difference of the logits.
-
-    Args:
-        a: Log-probability of label "A", normalized over the whole vocabulary.
-        b: Log-probability of label "B", normalized over the whole vocabulary.
+    They are normalized over the whole vocabulary; their difference is that of the logits.
     """
 
     a: float
@@ -392,21 +388,13 @@ class SetStore(Protocol):
     """
 
     async def open(self) -> None:
-        """Connects, and makes missing files and tables.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-        """
+        """Connects, and makes missing files and tables."""
 
     async def close(self) -> None:
         """Frees all resources; safe to call twice or without `open`."""
 
     async def ping(self) -> None:
-        """Returns if the store can be read now.
-
-        Raises:
-            StoreUnavailableError: The store cannot be read.
-        """
+        """Returns if the store can be read now."""
 
     async def names(self, *, deleted: bool = False) -> list[str]:
         """Returns the names of all sets, sorted; with `deleted`, also of deleted ones."""
@@ -415,11 +403,7 @@ class SetStore(Protocol):
         """Returns the newest change of a set, cheaply; None if there never was such a set."""
 
     async def read(self, name: str, number: int | None = None) -> bytes | None:
-        """Returns the present version of a set, or an earlier one.
-
-        Returns:
-            None if there is no such set, or no such version, or it is not kept any more.
-        """
+        """Returns the present or an earlier version of a set; None if it is not there."""
 
     async def write(
         self,
@@ -450,19 +434,14 @@ class SetStore(Protocol):
         """Returns the trail of a set, newest first.
 
         Args:
-            name: Name of the calibration set, which may be deleted.
             before: Only changes with a number below this one, at least 1; None for all changes.
-            limit: Largest number of entries, at least 1.
         """
 
 
 class StoredRow(NamedTuple):
-    """A row of a set's audits. `app.audits.entries` writes and reads the text.
+    """A row of a set's audits, with the position of its last change.
 
-    Args:
-        key: The row's key in its set.
-        position: Position of its last change.
-        text: The row as JSON.
+    `app.audits.entries` writes and reads the text, which is JSON.
     """
 
     key: str
@@ -555,8 +534,6 @@ class ScoreStore(Protocol):
         """Adds a cost to what a caller owes, which shrinks by a second each second.
 
         Args:
-            caller: Name of the caller's key.
-            cost_s: The cost in seconds.
             most_owed_s: The cost is not added if the caller owes more than this.
 
         Returns:

@@ -346,7 +346,6 @@ class Auditor:
 
         Args:
             labels: The labels of one key, in order; only the last label of a draw is written.
-            may_use: Whether the sender may use a calibration set.
             yields: Whether labels of other keys stay, whichever process has taken them.
 
         Raises:
@@ -449,12 +448,7 @@ class Auditor:
 
 
 class _Effect(NamedTuple):
-    """The effect of a label.
-
-    Args:
-        before: The label that it replaces.
-        by: Name of the key whose earlier label stays.
-    """
+    """The effect of a label; `by` is the key whose earlier label stays."""
 
     kind: Literal["labelled", "closed", "updated", "unchanged", "unknown", "expired", "earlier"]
     entry: LabelEntry

@@ -52,9 +52,7 @@ class Book:
 
     Args:
         position: Position up to which all of its rows were read.
-        audits: The audits by the key of their pair.
         places: Position of each row by its key, also of those that cannot be read.
-        alarms: The alarms by their criteria.
         last_sender: Name of the key that sent its last label, or "service".
     """
 
@@ -207,9 +205,6 @@ class Book:
         return sorted(audits, key=lambda audit: audit.place)
 
     def page_of_trail(self, before: int | None, limit: int) -> list[TrailEntry]:
-        """Returns entries of the trail before a position, newest first.
-
-        The trail has each changed label and closed draw, and each entry about an alarm.
-        """
+        """Returns entries of the trail before a position, newest first."""
         entries = [entry for entry in self.trail if before is None or entry.position < before]
         return entries[::-1][:limit]

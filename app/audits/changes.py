@@ -114,7 +114,6 @@ class Changes:
         Raises:
             InvalidRequestError: The replacement would leave no example.
             BecomesInfeasibleError: A criterion in use would get no more verdicts.
-            ScopeJudgeError: As of `Calibrator.put`.
         """
         if batch.replaces and all(example.label == "tie" for example in batch.by_digest.values()):
             reason = "replacing the examples of the set by none with a preferred side leaves none"
@@ -148,7 +147,6 @@ class Changes:
         """Notes what a change does, after reading the newest audits.
 
         Args:
-            change: A change that is not made yet.
             used: Criteria that are in use besides those of draws and traffic.
             refuse: Whether a change is refused that ends all verdicts of a criterion in use.
         """
@@ -201,8 +199,6 @@ class Changes:
         Ties keep their scores, as by POST /calibrate. Absorbing again changes nothing.
 
         Raises:
-            CalibrationNotFoundError: The set does not exist.
-            CascadeError: The set is a cascade's.
             AuditsIncompleteError: After an alarm, fewer draws were made than its number, or one of
                 them is open, or none has a preferred side.
             ScopeJudgeError: As of `put`.

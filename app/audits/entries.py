@@ -67,7 +67,6 @@ class Use:
 
     Args:
         position: Its place in the order of draws.
-        criterion: The criterion that decided it, which has an alpha.
         write_id: Write id of the version of the set that decided it.
     """
 
@@ -87,10 +86,8 @@ class Audit:
     """One drawn comparison with its label, in the order of its first judgment.
 
     Args:
-        id: Id of the comparison in its set and of its order.
         digest: Digest of the comparison, from `core.fingerprint.example_digest`.
         question: Digest of the question, from `core.fingerprint.question_digest`.
-        rate: Probability with which it was drawn, in (0, 1].
         wait_s: Seconds after its last use until which it waits for its label.
         uses: Its drawn judgments, one for each criterion and version, in the order of the draws.
         label: Its present label; "none" if it was closed without one.

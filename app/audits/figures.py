@@ -30,7 +30,6 @@ class CriterionAudits:
     """The audits of one criterion under one version of its set.
 
     Args:
-        criterion: The criterion, which has an alpha.
         shown: The figures that callers see.
         holder: The draw for which the waiting labels wait; None if they wait for none.
         alarms: Whether the labels of this version alone raise the alarm.

@@ -29,13 +29,10 @@ async def page(
     """Returns audits, oldest first.
 
     Args:
-        auditor: Keeps the audits.
         calibration: Only audits of this set; None for all sets.
-        status: Only audits with this status; None for all.
         after: Only audits that were drawn after this position.
         limit: Most audits to return, at least 1; a few more if several sets have draws at the same
             position.
-        may_use: Whether the caller may use a calibration set; audits of others are left out.
     """
     books = await auditor.usable(calibration, may_use)
     now = auditor.now()
@@ -75,9 +72,6 @@ async def page_to_label(
     ones. The order differs, so that two people seldom label the same pair.
 
     Args:
-        auditor: Keeps the audits.
-        store: Keeps the texts.
-        person: Name of the person who labels.
         after: Only pairs after this place of the order.
     """
     audits, ending = list[Audit](), set[str]()

@@ -86,11 +86,7 @@ class SetReport:
 
 
 class Monitor:
-    """The monitor of all sets; mutated only on the event loop.
-
-    Args:
-        on_alarm: "report", or "abstain" if judgments under a criterion with an alarm abstain.
-    """
+    """The monitor of all sets; mutated only on the event loop."""
 
     def __init__(
         self,
@@ -257,12 +253,9 @@ class Monitor:
         return ended
 
     async def resume(self, calibration: Calibration, *, reason: str, by: str) -> list[TrailEntry]:
-        """Ends the alarms of a set, so that judgments are accepted again.
+        """Ends the alarms of a set, so that judgments are accepted again, and returns them.
 
         The audits of their criteria start over: earlier draws do not count any more.
-
-        Returns:
-            The alarms that have ended; none if there was none.
         """
         await self._auditor.catch_up()
         # An alarm ends by its place in the trail. One that the store has not taken has none yet.

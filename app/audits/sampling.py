@@ -20,7 +20,6 @@ class Drawn(NamedTuple):
     """A drawn judgment.
 
     Args:
-        case: The judgment.
         audit: Its audit with this one use, whose position is not known yet.
         texts: The texts of the pair, if they are kept and not too long.
     """

@@ -23,11 +23,10 @@ _MINUTE_S = 60.0
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Claim:
-    """One request for places: it waits in line, and later holds them.
+    """One request for places: it waits in line, and holds them when its turn is set.
 
     Args:
         size: Number of places.
-        turn: Is set when it leaves the line and holds its places.
         reserved: Whether the places are among those for small requests.
     """
 
@@ -49,8 +48,6 @@ class _Use:
     Args:
         since: Turn of the count in which it last got or returned a part, or in which its first
             claim came.
-        waiting: Size of the claims in line.
-        held: Size of the parts that are held.
     """
 
     since: int
@@ -166,11 +163,7 @@ class RateLimits:
         self._paid_at: dict[str, float] = {}
 
     async def spend(self, flow: Flow, comparisons: int) -> None:
-        """Takes comparisons from what is left to the key of a flow.
-
-        Raises:
-            RateLimitedError: Nothing is left; nothing was taken.
-        """
+        """Takes comparisons from what is left to the key of a flow, or raises RateLimitedError."""
         limit = flow.comparisons_per_minute
         if limit is None:
             return
@@ -242,7 +235,6 @@ class Admission:
 
         Raises:
             OverloadedError: No place is free, and the flow has its share. No place was taken.
-            RateLimitedError: The caller's key has used up its comparisons a minute.
         """
         if not comparisons:
             yield

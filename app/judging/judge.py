@@ -43,12 +43,7 @@ class Observer(Protocol):
 
 
 class Judge:
-    """Decides comparisons by their scores and by calibrated thresholds.
-
-    Args:
-        monitor: Says under which criteria judgments abstain because of audits.
-        observers: Note the judgments, in this order.
-    """
+    """Decides comparisons by their scores and by calibrated thresholds."""
 
     def __init__(
         self,
@@ -66,11 +61,7 @@ class Judge:
         self._observers = observers
 
     async def judge(self, asked: Asked, *, by: str = "service") -> Case:
-        """Judges one comparison.
-
-        Raises:
-            ScopeJudgeError: The comparison could not be judged.
-        """
+        """Judges one comparison, or raises the error of it."""
         (outcome,) = await self.judge_batch([asked], by=by)
         if isinstance(outcome, ScopeJudgeError):
             raise outcome
@@ -90,7 +81,6 @@ class Judge:
         Raises:
             UnavailableError: The scorer is unavailable, or no comparison has a calibration because
                 the store is unavailable. If only some lack one, each of those gets its error.
-            JudgmentFailedError: The scorer returned a wrong number of answers; nothing was judged.
         """
         batch = [one if isinstance(one, RequestError) else Case(*one, by=by) for one in asked]
         cases = [one for one in batch if isinstance(one, Case)]
@@ -219,10 +209,6 @@ async def find_threshold(criterion: Criterion, calibration: Calibration) -> floa
 
     Each threshold of "pac" is its own turn in the threads, so that others get theirs in between.
     Whoever gets the turn after another caller with the same criterion finds the threshold kept.
-
-    Raises:
-        LabelsMissingError: It depends on labels that the set does not have yet.
-        CascadeError: The set of a cascade has no thresholds of this guarantee.
     """
     assert criterion.alpha is not None, "without an alpha there is no threshold"
     key = criterion.alpha, criterion.guarantee, criterion.delta
@@ -233,11 +219,7 @@ async def find_threshold(criterion: Criterion, calibration: Calibration) -> floa
 
 
 def decide(case: Case, *, min_label_mass: float, judge: JudgeIdentity) -> Judgment:
-    """Accepts the preference of a scored case, or abstains with the first reason that applies.
-
-    Args:
-        min_label_mass: A score with less label mass is off task.
-    """
+    """Accepts the preference of a scored case, or abstains with the first reason that applies."""
     score = case.score if isinstance(case.score, Score) else None
     preference, calibration, threshold = case.preference, case.calibration, _threshold(case)
     verdict: Verdict = "abstain"

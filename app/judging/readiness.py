@@ -35,9 +35,6 @@ class Readiness:
     The judge is alive while it answers prompts. If it has not for a second, a check scores a fixed
     comparison, which goes ahead of the judge's queue. /readyz needs no key, so many requests must
     not cost more than one probe at a time: concurrent callers share one check.
-
-    Args:
-        calibrations: Cached calibration sets, with which judging continues without the store.
     """
 
     def __init__(
@@ -99,9 +96,8 @@ class Readiness:
             store has lost sets, whose callers alone get errors.
 
         Raises:
-            UnavailableError: The engine does not answer in time; or the store does not, and every
-                cached calibration set is too old.
-            JudgmentFailedError: The engine cannot judge the fixed comparison.
+            ScopeJudgeError: The engine does not answer in time, or cannot judge the probe; or the
+                store does not answer, and every cached calibration set is too old.
         """
         if self._check is None or self._check.done():
             self._check = asyncio.ensure_future(self._checked())

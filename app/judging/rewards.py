@@ -45,10 +45,9 @@ _PRECEDENCE: tuple[NoPoints, ...] = ("suspended", "infeasible", "abstained", "fa
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Responses to one question.
+    """Responses, which may be blank, to one question.
 
     Args:
-        responses: The responses; they may be blank.
         reference: The text that each response is compared with, which is not blank; None if the
             responses are compared with each other.
     """
@@ -63,7 +62,6 @@ class RewardRule:
     """How comparisons become rewards.
 
     Args:
-        criterion: The conditions under which a comparison is accepted.
         kind: Points of an accepted comparison: "hard" for +1 and -1, "soft" for 2 p_bar - 1.
         empty: Whether an empty response gets -1, or no reward. Nothing is compared with it.
         thoughts: Whether a thought at the beginning of a response is removed before judging. A
@@ -149,7 +147,6 @@ class Standing:
     Args:
         reward: Mean of its points; None without enough accepted comparisons. An empty or overlong
             response may have -1 without any.
-        reason: Why there is no reward; None if there is one.
     """
 
     reward: float | None
@@ -170,7 +167,6 @@ class Rewarder:
     """Computes rewards of groups of responses.
 
     Args:
-        admission: Counts the comparisons in progress; a reward waits there for its turn.
         most_characters: Most characters of all comparisons of one request. A question is in each
             of them, so that they can be a thousand times as long as the request.
     """
@@ -194,10 +190,8 @@ class Rewarder:
         """Computes the rewards of some groups; all their comparisons are one engine call.
 
         Raises:
-            BatchTooLargeError: The groups make more comparisons than one request may have, or
-                longer ones.
             ScopeJudgeError: No comparison could be judged, because of an error that all have in
-                common.
+                common, or the groups make too many or too long comparisons.
         """
         groups, players, pairs, asked = await off_loop(self._prepared, groups, rule)
         async with self._admission.admit(len(asked), patient=True):

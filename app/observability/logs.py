@@ -33,8 +33,7 @@ _EXIT_WAIT_S = 1.0
 class Log(QueueHandler):
     """A log handler that writes to a file descriptor, in order, on a daemon thread.
 
-    Args:
-        descriptor: Its flags are not changed, because other programs may share it.
+    The descriptor's flags are not changed, because other programs may share it.
     """
 
     def __init__(self, descriptor: int, *, most_waiting: int = _MOST_LINES_WAITING) -> None:

@@ -99,19 +99,15 @@ class Calibrations:
     async def usable(self, name: str, *, fingerprint: str) -> tuple[Calibration, float]:
         """Returns the set to judge by: at most half a second old, or older if the store is gone.
 
-        Args:
-            fingerprint: Fingerprint of the judge that will use the set.
-
         Returns:
             The newest version that the cache has read, and the seconds since the store last
             confirmed it; 0 while the store answers.
 
         Raises:
-            CalibrationNotFoundError: The set does not exist.
             StoreCorruptError: The set is gone from the store, and nobody has deleted it.
-            JudgeMismatchError: Another judge made the set.
             StoreUnavailableError: The store does not answer, and the cached set is too old or
                 missing.
+            RequestError: The set does not exist, or another judge made it.
         """
         known = self._known.get(name)
         if known is not None and self._clock() - known[1] < _FRESH_S:
@@ -170,12 +166,7 @@ class Calibrations:
             del self._reads[name]
 
     async def get(self, name: str) -> Calibration:
-        """Returns the version that the store has right now.
-
-        Raises:
-            CalibrationNotFoundError: The set does not exist.
-            StoreUnavailableError: The store does not answer.
-        """
+        """Returns the version that the store has right now, or raises CalibrationNotFoundError."""
         return self._existing(name, await self.current(name))
 
     async def current(self, name: str, *, keep: bool = True) -> Calibration | None:
@@ -183,10 +174,6 @@ class Calibrations:
 
         Args:
             keep: Whether a set that is not cached is cached.
-
-        Raises:
-            StoreCorruptError: This version cannot read the stored set. The cached set is kept.
-            StoreUnavailableError: The store does not answer.
         """
         before = known = self.in_memory(name)
         begun = self._clock()
@@ -233,10 +220,6 @@ class Calibrations:
         Args:
             after: The set, or the set after a change that is not written yet.
             since: The earlier version. If it is not kept any more, nothing counts as new.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-            StoreCorruptError: This version cannot read an earlier version.
         """
         seen = set[str]()
         for number in range(since.number, max(0, since.number - KEPT_VERSIONS), -1):
@@ -306,11 +289,7 @@ class Calibrations:
                 await self.current(name)
 
     async def follow(self) -> None:
-        """Confirms all cached sets periodically, also while nobody judges, until it is cancelled.
-
-        This keeps the sets young, so that they remain usable for the full time after the store
-        fails.
-        """
+        """Confirms all cached sets until it is cancelled, so that an outage finds them young."""
         while True:
             await asyncio.sleep(_CONFIRM_S)
             await self.refresh()

@@ -125,7 +125,6 @@ class Calibrator:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
             SetFullError: The set has no room for the batch; nothing was judged.
             JudgmentFailedError: Every example failed.
-            UnavailableError: The engine does not answer.
         """
         present = await self._calibrations.current(name)
         if present is not None:
@@ -156,11 +155,7 @@ class Calibrator:
             )
 
     async def plan(self, name: str, plan: CascadePlan, *, by: str) -> Calibration:
-        """Makes the first version of a cascade's set, which has no example yet.
-
-        Raises:
-            CascadeError: There is a set of this name: its plan is fixed.
-        """
+        """Makes the first version of a cascade's set, without examples; a plan never changes."""
 
         async def plan_set(head: Head | None) -> SetChange:
             if await self._calibrations.current(name) is not None:
@@ -179,12 +174,7 @@ class Calibrator:
         return list(await self._scorer.score(comparisons))
 
     async def _scores(self, comparisons: Sequence[Comparison], kind: str) -> Sequence[ScoreOutcome]:
-        """Scores comparisons.
-
-        Raises:
-            JudgmentFailedError: All of them failed. A client that reads only the HTTP status must
-                not take this for a success.
-        """
+        """Scores comparisons; a failure of all is an error, because clients may read no more."""
         scores = await self._scorer.score(comparisons) if comparisons else ()
         if scores and all(isinstance(score, JudgmentFailedError) for score in scores):
             raise JudgmentFailedError(f"the judge failed on all {len(scores)} {kind}")
@@ -210,11 +200,8 @@ class Calibrator:
                 the least certain scores before the pairs are judged.
 
         Raises:
-            JudgeMismatchError: The set belongs to another judge; nothing was judged.
-            SetFullError: The set has no room for the pairs; nothing was judged.
             InvalidRequestError: The set would be new and too small; nothing was judged.
-            JudgmentFailedError: Every pair failed; nothing was added.
-            UnavailableError: The engine does not answer.
+            ScopeJudgeError: As of `judged`.
         """
         present = await self._calibrations.current(name)
         known = {} if present is None else present.examples
@@ -263,9 +250,8 @@ class Calibrator:
             look: Looks at the change of each attempt before it is written.
 
         Raises:
-            JudgeMismatchError: The examples or the set belong to another judge; nothing was added.
             LabelsDifferError: A pair has another label than before, and the batch changes none.
-            SetFullError: The set has no room for the batch.
+            ScopeJudgeError: As of `judged`.
         """
         self._refuse_foreign(batch)
 
@@ -307,11 +293,6 @@ class Calibrator:
 
         A rollback is idempotent: nothing changes if the set already equals that version. A deleted
         set is made again.
-
-        Raises:
-            CalibrationNotFoundError: There is no such set and never was.
-            VersionNotFoundError: There is no such version, or it is not kept any more.
-            JudgeMismatchError: That version belongs to another judge.
         """
 
         async def restore(head: Head | None) -> SetChange:
@@ -350,13 +331,7 @@ class Calibrator:
         )
 
     async def delete(self, name: str, *, by: str = "service") -> None:
-        """Removes a set and keeps its trail.
-
-        Its last versions are kept, so that a rollback can restore it.
-
-        Raises:
-            CalibrationNotFoundError: The set does not exist.
-        """
+        """Removes a set; its trail and its last versions stay, so that a rollback restores it."""
 
         async def remove(head: Head | None) -> SetChange:
             present = await self.deletable(name)
@@ -386,9 +361,6 @@ class Calibrator:
 
         Args:
             before: Only versions below this number; None for all versions.
-
-        Raises:
-            CalibrationNotFoundError: There is no such set and never was.
         """
         entries = await self._store.trail(name, before=before, limit=limit)
         if not entries and await self._store.head(name) is None:
@@ -409,9 +381,6 @@ class Calibrator:
         Args:
             plan: Reads the set, and returns the change on top of the given head, which is None if
                 there never was a set.
-
-        Raises:
-            StoreUnavailableError: The store does not answer, or every attempt conflicted.
         """
         for _ in range(_ATTEMPTS):
             # The head before the set: a change made after this line has another one, so that our

@@ -42,7 +42,6 @@ class SetChange:
         removed: Number of examples removed from the set; None if the set could not be read.
         changed_labels: Digests of the pairs whose label is another one than before.
         failed: (index in the batch, error) of each example that could not be judged.
-        rolled_back_to: The version that a rollback restores; None for other actions.
         effects: The effect on each criterion in use; None if nobody looked at it.
         ended: The active alarms that it ends.
     """
@@ -86,7 +85,6 @@ class JudgedBatch:
         examples: The examples in order, those of a pool without labels; an example that could not
             be judged has its error.
         replaces: Whether all other examples of the set are removed.
-        change_labels: Whether its label counts for a pair that has another one.
     """
 
     examples: Sequence[Judged | ScopeJudgeError]
@@ -224,11 +222,7 @@ _CHANGE = TypeAdapter(Change)
 
 
 def readable_changes(name: str, entries: Iterable[Entry]) -> list[Change]:
-    """Reads entries of a trail, without fields that a later release added.
-
-    Entries that this version did not write are logged and left out, so that they do not hide the
-    others.
-    """
+    """Reads entries of a trail; one that this version cannot read does not hide the others."""
     changes = list[Change]()
     for entry in entries:
         try:

@@ -122,14 +122,7 @@ def encode(calibration: Calibration) -> bytes:
 
 
 def decode(name: str, blob: bytes, *, min_label_mass: float = 0.0) -> Calibration:
-    """Reads a version.
-
-    Args:
-        min_label_mass: Setting of this service, in [0, 1).
-
-    Raises:
-        StoreCorruptError: The bytes are damaged, or have another format.
-    """
+    """Reads a version, or raises StoreCorruptError if it is damaged or has another format."""
     try:
         first, *lines = zlib.decompress(blob).split(b"\n")
         if (number := json.loads(first)["format"]) != _FORMAT:

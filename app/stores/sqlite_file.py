@@ -197,11 +197,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes all tables in an empty file.
-
-    Raises:
-        StoreCorruptError: The file holds other tables.
-    """
+    """Makes all tables in an empty file; raises StoreCorruptError if it holds other ones."""
     # This needs the write lock, because two processes can open the same new file at once.
     with transaction(connection, "IMMEDIATE"):
         (application,) = connection.execute("PRAGMA application_id").fetchone()
