@@ -297,13 +297,11 @@ def _check_columns(names: Sequence[str], place: str | None = None) -> None:
     if len(set(names)) < len(names):
         [(repeated, _)] = Counter(names).most_common(1)
         where = "" if place is None else f"{place}: "
+        what = f"the column {repeated!r} occurs twice"
         if not repeated:
-            shown = ", ".join(filter(None, names))
-            raise InvalidRequestError(
-                f"{where}the first row ({shown}) is read as the header, and has blank cells: "
-                f"{WRONG_HEADER}"
-            )
-        raise InvalidRequestError(f"{where}the column {repeated!r} occurs twice")
+            title = ", ".join(filter(None, names))
+            what = f"the header ({title}) has blank cells: {WRONG_HEADER}"
+        raise InvalidRequestError(f"{where}{what}")
 
 
 def _table_rows(first: str, rest: Iterator[str], name: str, number: int) -> Iterator[FileRow]:

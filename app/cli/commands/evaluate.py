@@ -12,13 +12,11 @@ from app.cli.console import CommandError, console
 from app.cli.running import options
 from app.cli.running.rows import print_label_report
 from app.core.comparison import STANDARD_DELTA
-from app.files.reading import InputFormat
 
 # The help of the command needs its options only, and most modules of app.evaluation need libraries
 # of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
     from app.evaluation.judgments.record import Observation
-    from app.evaluation.measurement import JudgedDataset
     from app.evaluation.methods import MethodName
     from app.settings import Settings
 
@@ -82,8 +80,8 @@ def evaluate(
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
     from app.cli.running.evaluation_run import choose_judge, judged_sources, write_results
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
-    from app.evaluation.judgments.jsonl import LOG_NAME
-    from app.evaluation.measurement import measure
+    from app.evaluation.judgments.jsonl import LOG_NAME, read_judgments
+    from app.evaluation.measurement import measure, sources_of
     from app.evaluation.paper import alphas
     from app.evaluation.protocol import Design
 
@@ -91,10 +89,14 @@ def evaluate(
         known = ", ".join(benchmark_names())
         raise CommandError(f"no data: name a file of labeled pairs, or benchmarks among {known}")
     if judged is not None:
-        observations = None if methods is None else _observations(_named(methods))
+        asked = None if methods is None else _observations(_named(methods))
         own = judged.name == LOG_NAME
         folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
-        name, sources = _read(judged, form, observations, limit=limit, seed=seed)
+        found = read_judgments([judged], form)
+        print_label_report(found.report)
+        if asked is not None:
+            found = replace(found, pairs=tuple(pair.only(asked) for pair in found.pairs))
+        name, sources = sources_of(found, judged, at_most=limit, seed=seed)
     else:
         settings = choose_judge(judge)
         name = settings.judge_name
@@ -113,25 +115,6 @@ def evaluate(
     with console.status("measuring") as status:
         results = measure(name, sources, design, on_progress=lambda text: status.update(Text(text)))
     write_results(results, out or folder)
-
-
-def _read(
-    file: Path,
-    form: InputFormat,
-    observations: "Sequence[Observation] | None",
-    *,
-    limit: int,
-    seed: int,
-) -> "tuple[str | None, dict[str, JudgedDataset]]":
-    from app.evaluation.judgments.jsonl import read_judgments
-    from app.evaluation.measurement import sources_of
-
-    judged = read_judgments([file], form)
-    print_label_report(judged.report)
-    if observations is not None:
-        pairs = tuple(pair.only(observations) for pair in judged.pairs)
-        judged = replace(judged, pairs=pairs)
-    return sources_of(judged, file, at_most=limit, seed=seed)
 
 
 def _named(methods: str) -> "list[MethodName]":

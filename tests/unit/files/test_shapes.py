@@ -86,29 +86,19 @@ def test_a_map_names_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["question", "question=", "prompt=x", "", "question=a;response_a=b,"]
-)
-def test_a_wrong_map_says_what_a_map_is(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match="FIELD=COLUMN"):
-        custom_shape(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "fields"),
+    ("text", "message"),
     [
-        ("response_a=y,response_b=y", "response_a and response_b"),
-        ("response_a=response_b", "response_a and response_b"),
-        ("question=q,response_a=x,response_b=y,label=x", "response_a and label"),
+        *((text, "FIELD=COLUMN") for text in ("question", "question=", "prompt=x", "")),
+        ("question=a;response_a=b,", "FIELD=COLUMN"),
+        ("response_a=y,response_b=y", "response_a and response_b cannot both be the column 'y'"),
+        ("response_a=response_b", "response_a and response_b cannot both be the column"),
+        ("response_a=x,response_b=y,label=x", "response_a and label cannot both be the column"),
+        ("question=q,A=1,A=2,question=p", "question cannot be two columns"),
     ],
 )
-def test_one_column_cannot_be_two_fields(text: str, fields: str) -> None:
-    with pytest.raises(InvalidRequestError, match=f"--map: {fields} cannot both be the column"):
+def test_a_wrong_map_says_why(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"--map: .*{message}"):
         custom_shape(text)
-
-
-def test_one_field_cannot_be_two_columns() -> None:
-    with pytest.raises(InvalidRequestError, match="--map: question cannot be two columns"):
-        custom_shape("question=q,A=1,A=2,question=p")
 
 
 TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
