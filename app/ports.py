@@ -155,7 +155,6 @@ class EngineIdentity:
     """
 
     judge: str
-    model: str
     weights: str
     chat_frame: str
     label_tokens: tuple[int, int]
@@ -255,7 +254,6 @@ class Engine(Protocol):
 
         Raises:
             UnavailableError: No prompt was answered.
-            ValueError: There are more or fewer seeds than prompts.
         """
 
     async def think(

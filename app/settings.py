@@ -24,19 +24,6 @@ DEMO = "demo"
 # The bundled judge, and pairs with labels.
 DEMO_FOLDER = Path(__file__).parent / "demo"
 
-# Arguments of a chat template that are no variables of it, or that the service sets.
-_TEMPLATE_NAMES = {
-    "add_generation_prompt",
-    "chat_template",
-    "continue_final_message",
-    "conversation",
-    "documents",
-    "messages",
-    "return_dict",
-    "tokenize",
-    "tools",
-}
-
 
 class Settings(BaseSettings):
     """The settings; each is an environment variable with the prefix SCOPE_."""
@@ -314,21 +301,6 @@ class Settings(BaseSettings):
                 "data_parallel": "auto, or a whole number from 1",
             }[info.field_name or ""]
             raise ValueError(f"must be {expected}") from None
-
-    @field_validator("metrics_port")
-    @classmethod
-    def _is_another_port(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and value == info.data.get("port"):
-            raise ValueError("must differ from SCOPE_PORT")
-        return value
-
-    @field_validator("chat_template_kwargs")
-    @classmethod
-    def _has_free_names(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        taken = sorted(value.keys() & _TEMPLATE_NAMES)
-        if taken:
-            raise ValueError(f"must not contain {', '.join(taken)}, which the service sets")
-        return value
 
     @model_validator(mode="after")
     def _is_of_the_scoring(self) -> Self:

@@ -205,7 +205,7 @@ def chat_identity(
         decides: Further inputs of these scores.
     """
     described = {
-        "model": engine.model,
+        "model": engine.judge,
         "dtype": engine.dtype,
         "label_tokens": engine.label_tokens,
         "prefill": template.prefill,

@@ -1,12 +1,13 @@
 """Makes the engine that the settings name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.core.errors import StartupError
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.scorer import JudgeKind
 from app.ports import Engine, RewardModel
-from app.settings import DEMO, Settings, folder_or_id
+from app.settings import Settings, folder_or_id
 
 # Engines whose models run elsewhere, and so recover by themselves or do not.
 _REMOTE = ("openai", "decisions")
@@ -38,19 +39,12 @@ def make_reward_model(settings: Settings) -> RewardModel:
     Raises:
         StartupError: A setting has no effect with a reward model.
     """
-    without_effect = {
-        "SCOPE_PROMPT_FILE": settings.prompt_file is not None,
-        "SCOPE_PREFILL": bool(settings.prefill),
-        "SCOPE_MIN_LABEL_MASS": settings.min_label_mass > 0,
-        "SCOPE_SCORING": settings.scoring != "labels",
-        "SCOPE_CHAT_TEMPLATE_KWARGS": bool(settings.chat_template_kwargs),
-    }
-    for name, is_set in without_effect.items():
-        if is_set:
-            raise StartupError(
-                f"{name} has no effect, because {settings.judge_name} is a reward model, which "
-                "reads a conversation and writes no label: unset it"
-            )
+    refuse_without_effect(
+        settings,
+        ("prompt_file", "prefill", "min_label_mass", "scoring", "chat_template_kwargs"),
+        why=f"{settings.judge_name} is a reward model, which reads a conversation and writes no "
+        "label",
+    )
     if settings.engine == "openai":
         from app.judges.engines.openai_reward import OpenAiRewardModel
 
@@ -58,6 +52,13 @@ def make_reward_model(settings: Settings) -> RewardModel:
     from app.judges.engines.vllm_reward import VllmRewardModel
 
     return VllmRewardModel(settings)
+
+
+def refuse_without_effect(settings: Settings, names: Sequence[str], *, why: str) -> None:
+    """Raises StartupError if a setting has a value that would have no effect."""
+    for name in names:
+        if getattr(settings, name) != Settings.model_fields[name].default:
+            raise StartupError(f"SCOPE_{name.upper()} has no effect, because {why}: unset it")
 
 
 def judge_kind(settings: Settings) -> JudgeKind:
@@ -116,11 +117,6 @@ def fetch_model(settings: Settings) -> Path:
     from app.judges.engines.model_files import model_folder
 
     return model_folder(folder_or_id(settings.model), revision=settings.revision)
-
-
-def is_demo_judge(settings: Settings) -> bool:
-    """Whether the settings name the bundled judge as it is shipped, on vLLM."""
-    return settings.engine == "vllm" and settings.model == DEMO
 
 
 def restarts_judge(settings: Settings) -> bool:

@@ -23,6 +23,7 @@ from app.settings import Settings
 from app.wiring.engines import (
     make_engine,
     make_reward_model,
+    refuse_without_effect,
     reward_architecture,
 )
 from app.wiring.startup import StartupObserver, bundled_comparisons
@@ -127,12 +128,11 @@ async def _find_prefill(scorer: LabelLogitScorer, observer: StartupObserver) -> 
 
 
 def _decision_scorer(settings: Settings, telemetry: Telemetry) -> DecisionScorer:
-    for name in ("prompt_file", "prefill", "scoring", "chat_template_kwargs"):
-        if getattr(settings, name) != Settings.model_fields[name].default:
-            raise StartupError(
-                f"SCOPE_{name.upper()} has no effect with SCOPE_ENGINE=decisions, because the "
-                "servers write the prompt and give probabilities: unset it"
-            )
+    refuse_without_effect(
+        settings,
+        ("prompt_file", "prefill", "scoring", "chat_template_kwargs"),
+        why="decision servers write the prompt and give probabilities",
+    )
     return DecisionScorer(
         Endpoints.of(settings),
         model=settings.model,

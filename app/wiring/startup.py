@@ -14,8 +14,7 @@ from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer
 from app.judging.services import Services
 from app.sets.cache import DEFAULT_CALIBRATION
-from app.settings import DEMO_FOLDER, Settings
-from app.wiring.engines import is_demo_judge
+from app.settings import DEMO, DEMO_FOLDER, Settings
 
 logger = logging.getLogger("app.judge")
 _log = logging.getLogger("app")
@@ -72,7 +71,7 @@ async def prepare_default(
         # Start nevertheless, because only a running service can delete the set.
         observer.warning(f"Starting without a default calibration: {exc.detail}")
         return
-    if not is_demo_judge(settings) or settings.escalate_url:
+    if (settings.engine, settings.model) != ("vllm", DEMO) or settings.escalate_url:
         # A cascade needs a plan before its first label.
         return
     pairs = DEMO_FOLDER / "calibrate.jsonl"

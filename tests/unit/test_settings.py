@@ -48,7 +48,7 @@ WRONG: dict[str, list[str]] = {
     "drain_s": ["0", "nan", "inf"],
     "root_path": ["judge-a", "/", "/a/", "/a//b", "/a b", f"/{SECRET}?"],
     "port": ["-1", "65536", SECRET],
-    "metrics_port": ["0", "65536", "8000", SECRET],
+    "metrics_port": ["0", "65536", SECRET],
     "escalate_max_share": ["-0.1", "1.1", SECRET],
     "log_format": [SECRET],
 }
@@ -79,29 +79,12 @@ def test_overrides_replace_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert read_settings(port=4321).port == 4321
 
 
-def test_the_metrics_cannot_have_the_port_of_the_command_line() -> None:
-    assert read_settings(port=9000, metrics_port=8000).metrics_port == 8000
-    with pytest.raises(StartupError, match=r"^SCOPE_METRICS_PORT: .*must differ from SCOPE_PORT$"):
-        read_settings(port=9464, metrics_port=9464)
-
-
 @pytest.mark.parametrize("name", ["SCOPE_API_KEY", "SCOPE_URL", *VARIABLES.values()])
 def test_a_variable_of_the_client_is_not_a_setting_and_not_an_error(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, SECRET)
     assert SECRET not in repr(read_settings())
-
-
-@pytest.mark.parametrize("name", ["samples", "temperature", "think_tokens", "think_end"])
-def test_a_setting_of_another_scoring_is_refused(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(f"SCOPE_{name.upper()}", "1")
-    with pytest.raises(
-        StartupError, match=f"SCOPE_{name.upper()}: has no effect with SCOPE_SCORING"
-    ):
-        read_settings()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from app.judges.engines.openai_dialects import (
 )
 from app.judges.engines.openai_servers import (
     Endpoints,
-    ModelCard,
     Server,
     ServerFailedError,
     ServerPool,
@@ -102,8 +101,13 @@ class OpenAiEngine:
         if by_id:
             dialect: Dialect = await self._token_dialect(prompt, context)
         else:
-            chat = dialect = _chat_dialect(prompt, card, use)
+            chat = dialect = ChatDialect(card.id, is_vllm=card.owned_by == "vllm", use=use)
             if not chat.is_vllm:
+                if prompt.prefill:
+                    raise StartupError(
+                        "this server cannot continue an answer that begins with a prefill: "
+                        "leave SCOPE_PREFILL empty"
+                    )
                 await self._servers.on_each(lambda server: _find_tokens_name(server, chat))
 
         (ask,) = dialect.asks([prompt], answer_tokens=1)
@@ -133,7 +137,6 @@ class OpenAiEngine:
         # The frame of a prompt that is rendered here has their effect.
         return EngineIdentity(
             judge=settings.judge_name,
-            model=settings.judge_name,
             weights=card.weights,
             chat_frame=dialect.chat_frame(prompt),
             label_tokens=dialect.label_tokens,
@@ -213,8 +216,6 @@ class OpenAiEngine:
         self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Generated | PromptError]:
         dialect, times = self._running(), times or CallTimes()
-        if len(prompts) != len(sampling.seeds):
-            raise ValueError(f"{len(prompts)} prompts have {len(sampling.seeds)} seeds")
         rendered = await _prepared(dialect.asks, prompts, sampling.max_tokens, times)
         asks, sampling = self._one_each(rendered, sampling)
         return await self._send(
@@ -382,16 +383,6 @@ async def _check_tokenizer(server: Server, dialect: TokenDialect) -> None:
             f"does not spell its tokens {dialect.label_tokens} A and B: SCOPE_TOKENIZER names "
             "another tokenizer than the served model's"
         )
-
-
-def _chat_dialect(prompt: Prompt, card: ModelCard, use: UseOfTemplate) -> ChatDialect:
-    is_vllm = card.owned_by == "vllm"
-    if prompt.prefill and not is_vllm:
-        raise StartupError(
-            "this server cannot continue an answer that begins with a prefill: "
-            "leave SCOPE_PREFILL empty"
-        )
-    return ChatDialect(card.id, is_vllm=is_vllm, use=use)
 
 
 async def _find_tokens_name(server: Server, dialect: ChatDialect) -> None:

@@ -80,7 +80,9 @@ class PromptRenderer:
         self._use = use
         self.max_prompt_tokens = max_prompt_tokens
         self.end = EndOfThought.find(self._template, use.think_end) if use.thinks else None
-        self._frames: dict[tuple[str, bool], Frame] = {}
+        # The frame around user messages, by system message; raises StartupError if the chat
+        # template fails, or does not use the user message exactly once.
+        self.frame = lru_cache(self._new_frame)
 
     def tokens_after_thought(self, prompt: Prompt) -> tuple[int, ...]:
         """The tokens between the end that a judge writes to its thought and its label, if any.
@@ -119,18 +121,7 @@ class PromptRenderer:
         """The text that the chat template puts around a user message; raises as `frame`."""
         return self.frame(system).filled(["{user}"])
 
-    def frame(self, system: str, *, thinks_next: bool = False) -> Frame:
-        """The frame that the chat template puts around user messages, cached by system message.
-
-        Raises:
-            StartupError: The chat template fails, or does not use the user message exactly once.
-        """
-        key = (system, thinks_next)
-        if key not in self._frames:
-            self._frames[key] = self._new_frame(system, thinks_next=thinks_next)
-        return self._frames[key]
-
-    def _new_frame(self, system: str, *, thinks_next: bool) -> Frame:
+    def _new_frame(self, system: str, *, thinks_next: bool = False) -> Frame:
         from jinja2 import TemplateError
 
         user = {"role": "user", "content": placeholder(0)}
@@ -138,12 +129,13 @@ class PromptRenderer:
             text = self._apply_template([{"role": "system", "content": system}, user])
             if system.strip() not in text:
                 raise TemplateError("the system message is left out")
-        except TemplateError:
+        # A TypeError if a variable has the name of an argument.
+        except (TemplateError, TypeError):
             # Gemma and others take no system message: it is put in front of the question.
             user["content"] = f"{system}\n\n{user['content']}"
             try:
                 text = self._apply_template([user])
-            except TemplateError as exc:
+            except (TemplateError, TypeError) as exc:
                 raise StartupError(f"this judge's chat template fails: {exc}") from exc
         frame = self._template.frame(
             text,

@@ -93,7 +93,6 @@ class ScriptedEngine:
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         return EngineIdentity(
             judge=self._judge,
-            model=self._judge,
             weights=getattr(self._script, "__qualname__", "script"),
             chat_frame="",
             label_tokens=(0, 1),

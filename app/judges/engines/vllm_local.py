@@ -82,7 +82,6 @@ class VllmEngine:
             )
         self._identity = EngineIdentity(
             judge=settings.judge_name,
-            model=settings.judge_name,
             weights=await asyncio.to_thread(weights_digest, folder),
             chat_frame=renderer.chat_frame(prompt.system),
             label_tokens=labels,
@@ -218,8 +217,6 @@ class VllmEngine:
         times: CallTimes | None = None,
     ) -> list["RequestOutput | PromptError"]:
         """For each prompt, in order, vLLM's final output or the prompt's own error."""
-        if len(prompts) != len(params):
-            raise ValueError(f"{len(prompts)} prompts have {len(params)} seeds")
 
         def tokenized(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
             return self._renderer.token_ids([prompts[i] for i in places])

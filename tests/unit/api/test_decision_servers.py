@@ -1,4 +1,4 @@
-"""A service whose judge is a decision server: what the start says, and servers that change."""
+"""A service whose judge is a decision server: what /info says, and servers that change."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ import pytest
 
 from app.core.errors import StartupError
 from app.settings import Settings
-from tests.serving import Notes, client_of_settings
+from tests.serving import client_of_settings
 from tests.unit.judges.engines.decisions_fake import FakeDecisions
 from tests.unit.judges.engines.openai_fake import serving
 
@@ -20,10 +20,8 @@ def settings_of(server: FakeDecisions, **given: Any) -> Settings:
 
 
 @asynccontextmanager
-async def service_of(
-    server: FakeDecisions, notes: Notes | None = None
-) -> AsyncIterator[httpx.AsyncClient]:
-    async with serving(server), client_of_settings(settings_of(server), notes) as client:
+async def service_of(server: FakeDecisions) -> AsyncIterator[httpx.AsyncClient]:
+    async with serving(server), client_of_settings(settings_of(server)) as client:
         yield client
 
 
@@ -35,10 +33,8 @@ def pair(number: int) -> dict[str, Any]:
     }
 
 
-async def test_the_start_and_info_say_how_the_server_answers() -> None:
-    notes = Notes()
-    async with service_of(FakeDecisions(), notes) as service:
-        assert "answers as 'the-judge-1.0.0'" in " ".join(notes.said)
+async def test_info_says_how_the_server_answers() -> None:
+    async with service_of(FakeDecisions()) as service:
         info = (await service.get("/info")).json()
         assert (info["judge"], info["model"]) == ("the-judge", "the-judge")
         assert info["decision_server"] == {
@@ -54,7 +50,7 @@ async def test_the_start_and_info_say_how_the_server_answers() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"prefill": "[["}, "SCOPE_PREFILL has no effect with SCOPE_ENGINE=decisions"),
+        ({"prefill": "[["}, "SCOPE_PREFILL has no effect, because decision servers"),
         ({"prompt_file": "judge.toml"}, "SCOPE_PROMPT_FILE has no effect"),
         ({"revision": "main"}, "SCOPE_REVISION has no effect with SCOPE_ENGINE=decisions"),
         ({"openai_urls": ""}, "SCOPE_OPENAI_URLS is empty"),

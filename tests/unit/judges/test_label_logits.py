@@ -15,8 +15,7 @@ from app.ports import EngineIdentity, LabelLogits, Prompt
 from tests.serving import label_scorer
 
 ENGINE = EngineIdentity(
-    judge="qwen",
-    model="Qwen/Qwen2.5-7B-Instruct",
+    judge="Qwen/Qwen2.5-7B-Instruct",
     weights="a09a35458c702b33eeacc393d103063234e8bc28",
     chat_frame="<|im_start|>user\n|<|im_end|>\n",
     label_tokens=(32, 33),

@@ -185,7 +185,6 @@ def test_the_timeout_is_compared_with_the_measured_speed(
         ({"scoring": "votes", "samples": "1"}, "SCOPE_SAMPLES: must be at least 2"),
         ({"chat_template_kwargs": "[]"}, "SCOPE_CHAT_TEMPLATE_KWARGS: Input should be"),
         ({"chat_template_kwargs": "{"}, "SCOPE_CHAT_TEMPLATE_KWARGS: must be a JSON object"),
-        ({"chat_template_kwargs": '{"tokenize": true}'}, "must not contain tokenize"),
     ],
 )
 def test_a_setting_without_effect_is_refused_with_a_sentence(
