@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from decimal import Decimal
 from io import StringIO
@@ -50,35 +50,17 @@ class Example(NamedTuple):
     shown: Any
 
 
-class Claim(NamedTuple):
-    """A sentence of a page about an answer.
-
-    Args:
-        page: The page.
-        words: Words of the sentence, in one line.
-        path: Path of the route.
-        body: The request that the sentence is about.
-        shown: The answer that it claims.
-    """
-
-    page: str
-    words: str
-    path: str
-    body: Mapping[str, Any]
-    shown: Mapping[str, Any]
-
-
 SUM = {"question": "What is 48 + 27?", "response_a": "75", "response_b": "76"}
-UNCERTAIN = {"verdict": "abstain", "reason": "uncertain"}
-TULIP = "Write this word backwards: tulip"
+TULIP = {"question": "Write this word backwards: tulip", "reference": "pilut"}
+# Page, words of a sentence about an answer, and the route, request and answer that it means.
 CLAIMS = [
-    Claim("README.md", "Asked for 48 + 27 with the answers 75 and 76", "/judge", SUM, UNCERTAIN),
-    Claim(
-        "docs/guides/rewards.md",
-        "as both are here",
-        "/rewards/reference",
-        {"question": TULIP, "reference": "pilut", "responses": ["piltu", "tulip"]},
-        {"rewards": [-1, -1]},
+    (
+        *("README.md", "Asked for 48 + 27 with the answers 75 and 76"),
+        *("/judge", SUM, {"verdict": "abstain", "reason": "uncertain"}),
+    ),
+    (
+        *("docs/guides/rewards.md", "as both are here"),
+        *("/rewards/reference", {**TULIP, "responses": ["piltu", "tulip"]}, {"rewards": [-1, -1]}),
     ),
 ]
 
@@ -149,12 +131,18 @@ def test_a_request_of_a_page_gets_the_answer_that_the_page_shows(
     assert list(differences(example.shown, answer.json())) == []
 
 
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.page)
-def test_a_sentence_of_a_page_about_an_answer_is_true(claim: Claim, demo_server: Server) -> None:
-    page = (ROOT / claim.page).read_text(encoding="utf-8")
-    assert claim.words in " ".join(page.split())
-    answer = demo_server.client.post(claim.path, json=claim.body)
-    assert list(differences(claim.shown, answer.json())) == []
+@pytest.mark.parametrize(("page", "words", "path", "body", "shown"), CLAIMS)
+def test_a_sentence_of_a_page_about_an_answer_is_true(
+    page: str,
+    words: str,
+    path: str,
+    body: dict[str, Any],
+    shown: dict[str, Any],
+    demo_server: Server,
+) -> None:
+    assert words in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    answer = demo_server.client.post(path, json=body)
+    assert list(differences(shown, answer.json())) == []
 
 
 @pytest.mark.parametrize("page", ["docs/guides/client.md", "clients/python/README.md"])

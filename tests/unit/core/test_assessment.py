@@ -42,67 +42,43 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full(right + wrong, 0.3), np.arange(right + wrong) >= right
 
 
-@pytest.mark.parametrize(
-    ("points", "sentence"),
-    [
-        pytest.param(
-            drawn(0.894, 0.822, 1000),
-            r"If alpha 0\.05 was your choice before you saw this table, use it with pac: it "
-            r"answers 74% of pairs like these, and at most 5% of the answers are wrong, except "
-            r"with probability 0\.10\.",
-            id="a good judge",
-        ),
-        pytest.param(
-            right_and_wrong(104, 96),
-            r"Your judge agrees with people on 52% \(45% to 59%\) of the pairs: this is no better "
-            r"than a coin\. More labels will not help; use another judge or prompt\.",
-            id="a coin",
-        ),
-        pytest.param(
-            right_and_wrong(14, 6),
-            r"Your judge agrees with people on 70% \(48% to 85%\) of 20 pairs: these are too few "
-            r"labels to tell it from a coin\. Label at least 100 pairs\.",
-            id="too few labels to tell it from a coin",
-        ),
-        # Start rank of pac at 0.10 and 0.10 is 91: 71 more than 20.
-        pytest.param(
-            right_and_wrong(20, 0),
-            r"Label at least 71 more pairs: with fewer, alpha 0\.10 with pac cannot be feasible\.",
-            id="all right, too few labels",
-        ),
-        pytest.param(
-            right_and_wrong(300, 0),
-            r"If alpha 0\.05 was your choice .*, use it with pac: it answers 100% of pairs .*",
-            id="all right",
-        ),
-        pytest.param(
-            right_and_wrong(0, 60),
-            r"Your judge agrees with people on 0% \(0% to 6%\) of the pairs: it is wrong more "
-            r"often than a coin\. Check that labels and responses are not swapped, .*",
-            id="all wrong",
-        ),
-        pytest.param(
-            right_and_wrong(620, 380),
-            r"Your judge agrees with people on 62% \(59% to 65%\) of the pairs, but it is wrong "
-            r"too often where it is most certain: more labels will hardly make .*",
-            id="better than a coin, and no use",
-        ),
-        pytest.param(
-            right_and_wrong(740, 260),
-            r"Your judge agrees with people on 74% .*, but it is wrong too often where it is .*",
-            id="noisy labels",
-        ),
-        pytest.param(
-            (np.linspace(0.0, 0.6, 400), np.arange(400) >= 200),
-            r"Your judge .* no better than a coin\. Only its most certain verdicts are better\. "
-            r"If alpha 0\.\d\d was your choice .*, use it with pac: it answers 5\d% .*",
-            id="a coin that knows when it is right",
-        ),
-    ],
-)
-def test_each_kind_of_judge_gets_its_recommendation(
-    points: tuple[np.ndarray, np.ndarray], sentence: str
-) -> None:
+RECOMMENDED = {
+    "a good judge": (
+        drawn(0.894, 0.822, 1000),
+        r"If alpha 0\.05 was your choice before you saw this table, .*: it answers 74% .*",
+    ),
+    "a coin": (
+        right_and_wrong(104, 96),
+        r".* 52% \(45% to 59%\) .* no better than a coin\. More .*",
+    ),
+    "too few labels to tell it from a coin": (
+        right_and_wrong(14, 6),
+        r".* 70% \(48% to 85%\) of 20 pairs: these are too few .* Label at least 100 pairs\.",
+    ),
+    # Start rank of pac at 0.10 and 0.10 is 91: 71 more than 20.
+    "all right, too few labels": (
+        right_and_wrong(20, 0),
+        r"Label at least 71 more pairs: with fewer, alpha 0\.10 with pac cannot be feasible\.",
+    ),
+    "all right": (right_and_wrong(300, 0), r"If alpha 0\.05 was .*: it answers 100% of pairs .*"),
+    "all wrong": (
+        right_and_wrong(0, 60),
+        r".* 0% \(0% to 6%\) .* more often than a coin\. Check .*",
+    ),
+    "better than a coin, and no use": (
+        right_and_wrong(620, 380),
+        r".* 62% \(59% to 65%\) .* it is wrong too often where it is most certain: more labels .*",
+    ),
+    "a coin that knows when it is right": (
+        (np.linspace(0.0, 0.6, 400), np.arange(400) >= 200),
+        r".* no better than a coin\. Only its most certain .* alpha 0\.\d\d was .* 5\d% .*",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RECOMMENDED)
+def test_each_kind_of_judge_gets_its_recommendation(kind: str) -> None:
+    points, sentence = RECOMMENDED[kind]
     found = recommendation(assessed(*points))
     assert re.fullmatch(sentence, found), found
 
@@ -123,9 +99,7 @@ def test_a_single_alpha_has_no_price() -> None:
 
 
 def test_labels_that_are_asked_for_show_their_price() -> None:
-    found = assessed(*right_and_wrong(20, 0))
-    assert "71 more pairs" in recommendation(found)
-    note = note_on_looking(found)
+    note = note_on_looking(assessed(*right_and_wrong(20, 0)))
     assert note is not None
     assert "Calibrate a new set on the new labels alone" in note
 

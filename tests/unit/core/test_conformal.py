@@ -1,6 +1,5 @@
 """The conformal martingale: comparison with a naive loop, bounded memory, and edges."""
 
-import itertools
 import math
 
 import numpy as np
@@ -44,19 +43,6 @@ def test_the_martingale_is_the_naive_loop_whatever_the_blocks(grid: int, block: 
     assert found.judged == 300
     assert found.evidence == pytest.approx(expected[-1], rel=1e-9)
     assert found.largest == pytest.approx(max(expected), rel=1e-9)
-
-
-def test_the_mean_wealth_is_the_wealth_that_began_for_every_order_of_the_values() -> None:
-    # All orders of 7 different values, 3 of them for calibration. Ties never matter, and the mean
-    # over the first random number of each value is that of the middle, because bets are linear.
-    total, count = 0.0, 0
-    for order in itertools.permutations(range(7)):
-        values = np.array(order, dtype=np.float64)
-        found = ConformalMartingale.of(values[:3])
-        found.update(values[3:], np.full((4, 2), 0.5))
-        total, count = total + found.evidence, count + 1
-    began = sum(math.log(10.5) / ((k + 10) * math.log(k + 10) ** 2) for k in range(1, 5))
-    assert total / count == pytest.approx(began, rel=1e-9)
 
 
 def test_it_forgets_at_random_and_stays_within_its_memory(

@@ -62,23 +62,6 @@ def test_a_curve_by_hand() -> None:
     ]
 
 
-def test_28_errors_in_100_are_feasible_at_029() -> None:
-    # (28 + 1) / 100 = 0.29 exactly, but 28 - 0.29 * 100 = -0.99999... in floating point.
-    curve = ThresholdCurve.fit(np.linspace(0.0, 0.6, 100), [i < 28 for i in range(100)])
-    assert not 28 - 0.29 * 100 <= -1
-    assert curve.threshold(0.29) == LN2
-    assert curve.threshold(math.nextafter(0.29, 0)) == -math.inf
-
-
-def test_noise_is_corrected_by_hand() -> None:
-    # 10 points, 2 observed errors, noise 0.2: ((2 + 1) / 10 - 0.2) / (1 - 0.4) = 1/6.
-    curve = ThresholdCurve.fit([0.5] * 10, [True] * 2 + [False] * 8, 0.2)
-    assert curve.risk_levels.tolist() == [1 / 6]
-    # alpha = 0.25: alpha_obs = 0.2 + 0.6 * 0.25 = 0.35 >= 0.3.
-    assert curve.threshold(0.25) == LN2
-    assert curve.threshold(0.16) == -math.inf
-
-
 @pytest.mark.parametrize("wrong", [False, True])
 def test_one_point_is_never_enough(wrong: bool) -> None:
     # (0 + 1) / 1 = 1 is not an alpha in (0, 1).

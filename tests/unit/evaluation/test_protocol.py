@@ -1,7 +1,6 @@
 """The protocol against a plain loop, and the paper's numbers from docs/design/guarantees.md."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -82,18 +81,3 @@ def test_a_point_without_preference_stays_an_error_when_its_label_is_flipped() -
     # All points are right and certain: exactly so many are flipped.
     right = Points(np.zeros(200), np.zeros(200, dtype=bool))
     assert flipped(right, 0.4, np.random.default_rng(1)).error.sum() == 80
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda p: run_protocol(p.at(np.array([3])), Design()), "1 pairs with 0 to calibrate on"),
-        (
-            lambda p: run_protocol(Points(p.uncertainty[::-1], p.error), Design()),
-            "not in ascending",
-        ),
-    ],
-)
-def test_bad_input_is_refused(call: Callable[[Points], object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        call(tied_world(20, seed=1))

@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import minimize
 
 from app.core.errors import InvalidRequestError
-from app.ratings.leaderboard import leaderboard_from, results_of, results_text
+from app.ratings.leaderboard import results_of
 from app.ratings.notes import similar_names
 from app.ratings.results import Board, Rating, RatingSettings
 from app.ratings.rows import read_battles
@@ -104,12 +104,6 @@ def test_questions_asked_twice_do_not_narrow_the_intervals(tmp_path: Path) -> No
         for board in (one, ten)
     ]
     assert widths[1] == pytest.approx(widths[0], rel=0.02)
-
-
-def test_results_survive_their_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "rows.jsonl", simulated(battles=400).rows(labelled=0.2))
-    results = leaderboard_from(read_battles([path]), FEW, made="2026-11-22T10:00:00+00:00").results
-    assert results_of(results_text(results), "results.json") == results
 
 
 @pytest.mark.parametrize(

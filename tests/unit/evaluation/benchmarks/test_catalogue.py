@@ -1,8 +1,6 @@
 """The paper's benchmarks from rows with their columns, users' JSONL files, and the draw."""
 
-import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ import pytest
 
 from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidRequestError
-from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
+from app.evaluation.benchmarks.catalogue import load_benchmark
 from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair, draw
 
 Row = dict[str, Any]
@@ -204,21 +202,17 @@ def test_without_the_network_the_message_gives_advice() -> None:
         load_benchmark("reward-bench")
 
 
-def jsonl(folder: Path, *lines: Row | str, name: str = "mine.jsonl") -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / name
+def jsonl(folder: Path, *lines: Row | str) -> str:
+    file = folder / "mine.jsonl"
     texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
-    opened: Callable[..., Any] = gzip.open if name.endswith(".gz") else open
-    with opened(file, "wt") as out:
-        out.write("\n".join(texts))
+    file.write_text("\n".join(texts), encoding="utf-8")
     return str(file)
 
 
 LINE: Row = {"question": "Q?", "response_a": "a", "response_b": "b", "label": "A"}
 
 
-@pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz"])
-def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
+def test_any_jsonl_is_a_benchmark(tmp_path: Path) -> None:
     turns = [{"role": "system", "content": "s"}, {"role": "user", "content": "Q?"}]
     file = jsonl(
         tmp_path,
@@ -227,35 +221,19 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
         LINE | {"id": 7, "group": 3, "label": "B", "question": turns, "response_a": ["a"]},
         LINE | {"label": "tie", "question": "Tied?"},
         LINE | {"response_b": None},
-        LINE | {"question": " "},
-        LINE | {"response_a": [None]},
-        LINE | {"response_a": ["a"] * 3},
-        LINE | {"response_b": "\ud800"},
         LINE | {"id": None, "question": [user("Q1"), assistant("old"), user("Q2")]},
-        name=name,
     )
     found = load_benchmark(file)
     assert found.name == "mine"
-    assert [(pair.id, pair.label) for pair in found.pairs] == [
-        ("line-1", "A"),
-        ("7", "B"),
-        ("line-10", "A"),
-    ]
+    kept = [(pair.id, pair.label) for pair in found.pairs]
+    assert kept == [("line-1", "A"), ("7", "B"), ("line-6", "A")]
     # The group of the line, or else that of its question.
     first, second, third = (pair.group for pair in found.pairs)
     assert second == "3"
     assert len({first, second, third}) == 3
     assert load_benchmark(jsonl(tmp_path, LINE)).pairs[0].group == first
     assert [turn.role for turn in found.pairs[1].comparison.question] == ["system", "user"]
-    assert found.ties == 1
-    assert sum(found.left_out.values()) == 5
-    assert found.left_out == {
-        "response_b is empty": 1,
-        "question is blank, or has a blank turn": 1,
-        "a message must have a role and a content": 1,
-        "response_a has 3 texts and response_b 1: both need the same number": 1,
-        "the text is not valid Unicode: it contains half of a surrogate pair": 1,
-    }
+    assert (found.ties, found.left_out) == (1, {"response_b is empty": 1})
 
 
 def test_an_id_that_is_there_twice_is_refused(tmp_path: Path) -> None:
@@ -270,11 +248,6 @@ def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:
         load_benchmark("mtbench")
     with pytest.raises(InvalidRequestError, match="no labeled pair: 1 row: 0 usable, 1 tie"):
         load_benchmark(jsonl(tmp_path, LINE | {"label": "tie"}))
-    broken = tmp_path / "x.jsonl.gz"
-    broken.write_bytes(b"\x1f\x8b\x08 no gzip")
-    with pytest.raises(InvalidRequestError, match="cannot be read"):
-        load_benchmark(str(broken))
-    assert benchmark_names()[-1] == "demo"
 
 
 def benchmark(n: int) -> Benchmark:

@@ -95,11 +95,6 @@ def test_a_number_that_the_token_limit_may_have_cut_is_ignored(text: str) -> Non
     assert parse_confidence(cut(text)) is None
 
 
-def test_a_number_before_the_cut_is_read() -> None:
-    assert parse_confidence(cut("[[A]] 0.9\nAssistant A is")) == 0.9
-    assert parse_confidence(cut("0.9 because the fi")) == 0.9
-
-
 @given(hundredths=st.integers(0, 100), verdict=st.sampled_from(["", "[[A]] ", "[[B]]\n"]))
 def test_every_score_of_two_digits_is_read_as_it_is_written(hundredths: int, verdict: str) -> None:
     text = f"{hundredths / 100:.2f}"
