@@ -119,7 +119,7 @@ def _pair(
     audit: Audit, place: int, texts: Mapping[str, str], *, now: float
 ) -> records.Audit | None:
     """The record of an audit with its texts, response B first for every other place."""
-    known = read_texts(texts.get(audit.key), audit.id)
+    known = read_texts(texts.get(audit.key))
     if known is None:
         return None
     identifier, pair = known

@@ -171,19 +171,6 @@ async def test_small_requests_pass_the_waiting_ones_on_the_reserved_places_only(
         pass
 
 
-async def test_another_caller_gets_the_next_free_places_before_those_who_hold_all() -> None:
-    admission, _ = admission_of(80)
-    holding, *waiting = [Guest(admission, 60, caller="greedy") for _ in range(16)]
-    await started()
-    other = Guest(admission, 20, caller="other", kind="batch")
-    await started()
-    assert [each.admitted for each in (holding, other)] == [True, False]
-    await holding.leaves()
-    assert other.admitted
-    assert not any(each.admitted for each in waiting)
-    await all_leave(other, *waiting)
-
-
 async def test_who_has_the_share_is_refused_and_who_has_less_waits() -> None:
     admission, _ = admission_of(80)
     greedy = [Guest(admission, 10, caller="greedy", kind="batch") for _ in range(7)]

@@ -1,6 +1,5 @@
 """Properties of the queue in which callers compete for places."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -113,16 +112,3 @@ def test_a_large_request_is_not_passed_for_ever_by_small_ones_of_other_callers()
             break
         current = following
     assert large.holds
-
-
-@given(events=st.lists(FLOWS, min_size=1, max_size=20), total=st.integers(1, 1000))
-def test_the_shares_of_all_flows_make_up_the_total(events: list[Flow], total: int) -> None:
-    shop = Shop(3)
-    for flow in events:
-        shop.arrive(flow)
-    shares = [shop.queue.share_of(flow, total) for flow in set(events)]
-    assert abs(sum(shares) - total) < 1e-6
-    by_caller = Counter[str]()
-    for flow, share in zip(set(events), shares, strict=True):
-        by_caller[flow.caller] += round(share * 10**6)
-    assert max(by_caller.values()) - min(by_caller.values()) < 10

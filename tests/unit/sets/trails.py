@@ -1,7 +1,6 @@
 """Batches, and views of sets and trails, for the tests of calibration sets."""
 
 from pathlib import Path
-from typing import Any
 
 from app.core.calibration import Calibration
 from app.core.comparison import LabeledComparison
@@ -29,8 +28,3 @@ async def read(store: SetStore, name: str = "default") -> Calibration:
 def holds(folder: Path, text: str) -> bool:
     """Whether any file of a folder has this text in it."""
     return any(text.encode() in file.read_bytes() for file in folder.iterdir())
-
-
-def content(calibration: Calibration) -> tuple[Any, ...]:
-    examples = dict(calibration.examples)
-    return calibration.fingerprint, examples, calibration.standard_rows
