@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     engine: Literal["vllm", "openai", "decisions", "scripted"] = Field(
         "vllm",
         description="`vllm`; `openai` (OpenAI-compatible servers); `decisions` (decision servers); "
-        "`scripted` (no model, for tests).",
+        "`scripted` (for tests, no model: judges at random unless responses say `quality=1.5`).",
     )
     model: str = Field(
         "demo",

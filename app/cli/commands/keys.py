@@ -91,21 +91,9 @@ def add(
             )
         held.append(entry)
     print(key, flush=True)
-    say(f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}.")
-    if entry.comparisons_per_minute:
-        say(
-            f"It may have {entry.comparisons_per_minute} comparisons a minute from each replica, "
-            "or from all that share a Redis."
-        )
-    if entry.expires:
-        say(f"It expires at {_time(entry.expires)}.")
     say(
-        "This is the only time the key is shown. Send it as `Authorization: Bearer KEY`; "
-        "`scope-judge judge`, `calibrate` and `sets` read it from SCOPE_API_KEY."
-    )
-    say(
-        f"Start the service with SCOPE_API_KEYS_FILE={path}; a running service with this file "
-        "accepts the key within a second."
+        f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}. "
+        f"This is the only time the key is shown: {path} has only its hash."
     )
 
 
@@ -142,10 +130,6 @@ def _cells(entry: "KeyEntry") -> tuple[str, ...]:
         "-" if entry.expires is None else entry.expires.isoformat(),
         str(entry.comparisons_per_minute or "-"),
     )
-
-
-def _time(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _sets(entry: "KeyEntry") -> str:

@@ -48,7 +48,6 @@ def test_a_key_is_printed_once_and_only_its_hash_is_kept(path: Path) -> None:
         None,
     )
     assert "the only time the key is shown" in one_line(result.stderr)
-    assert f"SCOPE_API_KEYS_FILE={path}" in one_line(result.stderr)
     caller = Keys(path).caller(key.encode())
     assert (caller.name, caller.roles) == ("ci", ["judge", "calibrate"])
 
@@ -57,8 +56,6 @@ def test_a_key_can_expire_and_have_a_limit(path: Path) -> None:
     limits = ("--expires", "2999-12-31 18:00", "--comparisons-per-minute", "600")
     result = run(path, "add", "ci", "--role", "judge", *limits)
     assert result.exit_code == 0, result.stderr
-    assert "600 comparisons a minute" in one_line(result.stderr)
-    assert "expires at 2999-12-31 18:00 UTC" in one_line(result.stderr)
     caller = Keys(path).caller(result.stdout.removesuffix("\n").encode())
     assert caller.comparisons_per_minute == 600
     assert caller.expires is not None
