@@ -60,7 +60,8 @@ class Calls:
     """The calls of a service.
 
     Every one raises `ScopeError` if the service refuses the request or does not answer, and
-    `TypeError` for inputs that are none.
+    `TypeError` for inputs that are none. `name` is that of a calibration set, which is made if it
+    is to be written and there is none; with `dry_run`, the result says what the call would do.
     """
 
     def __init__(
@@ -269,7 +270,6 @@ class Calls:
         adding alone.
 
         Args:
-            name: Name of the set; it is made if there is none.
             examples: Each is (question, a, b, label), or a mapping with question, response_a,
                 response_b and label. Or a pandas DataFrame with these columns, of which rows
                 without a label are left out. A label is "A", "B" or "tie".
@@ -339,7 +339,6 @@ class Calls:
         """Adds judged examples to a set, in one version, or in a few if they are too large for one.
 
         Args:
-            name: Name of the set; it is made if there is none.
             examples: Scores of `score_many` or `examples`.
             fingerprint: Fingerprint of the judge that scored them, which must be the service's.
             judge: Name of that judge.
@@ -347,7 +346,6 @@ class Calls:
                 once: sent again, it would remove what others have added meanwhile.
             change_labels: As in `calibrate`.
             even_if_infeasible: Replace them even if an alpha in use gets no more verdicts.
-            dry_run: Only say what it would do.
         """
         wanted = {
             "replace": replace,
@@ -387,7 +385,6 @@ class Calls:
         """All examples of one version of a set, sorted by digest, with their scores and labels.
 
         Args:
-            name: Name of the set.
             most: Most examples. The first ones of a larger set are a random sample of it.
 
         Raises:
@@ -447,14 +444,12 @@ class Calls:
         Sent once: a second plan of the same set is refused.
 
         Args:
-            name: Name of the set.
             pairs: The scores of the small and of the large judge on each of at least 1,000 pairs,
                 which are not those that are labeled afterwards.
             small: Fingerprint of the small judge.
             large: Fingerprint of the large judge.
             alpha: Alpha that the cascade is for.
             share: Share of the pairs that the small judge may decide; by default by contradictions.
-            dry_run: Only say what it would do.
         """
         scores = [{"small": _numbers(one), "large": _numbers(other)} for one, other in pairs]
         body = {"small": small, "large": large, "alpha": alpha, "share": share, "pairs": scores}
@@ -478,7 +473,6 @@ class Calls:
         A pair that the set has keeps its label, so a repeated request changes nothing.
 
         Args:
-            name: Name of the set; it is made if there is none.
             pairs: Each is (question, a, b), or a mapping with question, response_a, response_b.
             alpha: The alpha to label for: a new set with too few pairs for its first test is
                 refused.
@@ -521,7 +515,6 @@ class Calls:
         Add the labels with `calibrate`, and ask again until `complete`.
 
         Args:
-            name: Name of the set.
             alpha: Alpha to label for, chosen before the first label; by default that of the
                 service.
             delta: Delta to label for, likewise.
@@ -537,7 +530,6 @@ class Calls:
         """A calibration set with its thresholds and its risk-coverage curve.
 
         Args:
-            name: Name of the set.
             alphas: Alphas whose "pac" thresholds the result has as `requested`.
             delta: Probability that each of them fails; by default the service's. Divide it by the
                 number of alphas if you choose one of them after seeing all.
@@ -565,15 +557,10 @@ class Calls:
     def rollback(
         self, name: str, version: int, *, dry_run: bool = False
     ) -> Steps[records.CalibrationChange]:
-        """Restores an earlier version of a calibration set as a new one.
+        """Restores an earlier version of a set, which may be deleted, as a new one.
 
         If the connection breaks before the answer, the change may have been made, and is not sent
         again.
-
-        Args:
-            name: Name of the set, which may be deleted.
-            version: The version to restore.
-            dry_run: Only say what it would do.
         """
         body = {"version": version, "dry_run": dry_run}
         path = _set_path(name, "/rollback")
@@ -654,7 +641,6 @@ class Calls:
         The audits of their criteria start over. It is sent once, as `rollback` is.
 
         Args:
-            name: Name of the set.
             reason: Why the verdicts can be used again, in at most 200 characters.
         """
         body, path = {"reason": reason}, _set_path(name, "/resume")
@@ -670,9 +656,7 @@ class Calls:
         has their number. Without an alarm, those up to the first open one are added.
 
         Args:
-            name: Name of the set.
             even_if_infeasible: Absorb even if an alpha in use gets no more verdicts.
-            dry_run: Only say what it would do.
         """
         body = {"even_if_infeasible": even_if_infeasible, "dry_run": dry_run}
         return self._post(records.AbsorbReport, _set_path(name, "/absorb"), body)

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["scope_judge"]
 
-_EXPLANATIONS = {
-    "suspended": "an alarm of the audits suspends verdicts",
-    "infeasible": "alpha is infeasible for the calibration set",
-    "abstained": "the judge abstained",
-    "failed": "the comparison could not be judged",
-    "tied": "the answer equals the target",
-    "empty": "the answer is empty",
-    "unanswered": "the service did not answer",
-    "unreferenced": "the target is blank",
-}
-
 
 @scorer(metrics=[accuracy(), stderr()])  # type: ignore[untyped-decorator]
 def scope_judge(**options: "Unpack[RewardOptions]") -> Scorer:
@@ -39,12 +28,8 @@ def scope_judge(**options: "Unpack[RewardOptions]") -> Scorer:
         **options: Address, key, rule and failures; see `RewardOptions`. With `reward="soft"` the
             value is p_bar, the probability that the answer is better, and the metric its mean.
 
-    Returns:
-        The scorer.
-
     Raises:
-        TypeError: An option has an unknown name.
-        ValueError: An option has an impossible value.
+        TypeError, ValueError: An option has an unknown name or an impossible value.
     """
     resolved_options = resolved(options)
     source = RewardSource(resolved_options)
@@ -61,8 +46,7 @@ def scope_judge(**options: "Unpack[RewardOptions]") -> Scorer:
 
 def _score(reward: Reward, answer: str, *, soft: bool) -> Score:
     if reward.value is None:
-        reason = str(reward.reason)
-        return Score.unscored(reason=reason, answer=answer, explanation=_EXPLANATIONS[reason])
+        return Score.unscored(reason=str(reward.reason), answer=answer)
     value: str | float = CORRECT if reward.value > 0 else INCORRECT
     if soft:
         value = (reward.value + 1.0) / 2.0

@@ -47,21 +47,26 @@ MEANINGS = {
     "audit_rate": "Value of `SCOPE_AUDIT_RATE`.",
     "b": "Index of the other response; None for the reference.",
     "delta": "Probability that `pac` fails; None with `marginal`.",
-    "error": "The problem.",
-    "errors": "The examples that failed.",
     "failed": "Examples that the judge could not judge.",
     "fingerprint": "Digest of model, prompt, prefill and label tokens. A calibration serves one "
     "fingerprint only.",
     "guarantee": "`marginal` or `pac`.",
     "id": "Your text or number for the pair; the answer repeats it.",
     "judge": "Name of the judge.",
+    "label_mass": "Probability of the two label tokens together, in the order where it is smaller; "
+    "None if the judge does not report it.",
     "min_label_mass": "Value of `SCOPE_MIN_LABEL_MASS`.",
     "n": "Number of examples in the set, with and without labels.",
     "name": "Name of the calibration set.",
+    "note": "The same in a sentence.",
     "on_alarm": "Value of `SCOPE_ON_ALARM`.",
     "pool_ties": "Pairs that people found equal, in a pool or not; thresholds leave them out, and "
     "drift compares their scores.",
     "rate": "Probability with which the comparison was drawn.",
+    "risk_level": "Smallest alpha that accepts a judgment of this uncertainty; None under `pac`, "
+    "without alpha, or if no alpha accepts it. Like alpha, it describes all judgments that such an "
+    "alpha accepts. It is not the probability that this judgment is wrong, and can be small for a "
+    "pair that differs from the labeled ones.",
     "small": "The score of a cascade's small judge; None for a judge alone.",
     "ties": "Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.",
     "uncertainty": "Entropy of the average preference, in nats, from 0 to ln 2.",
@@ -159,8 +164,7 @@ class Judgment:
         verdict: The accepted verdict, or `abstain`.
         preferred: The response that the judge prefers, even if it abstains; None if it has no
             preference.
-        reason: Reason of an abstention: `thought_unfinished`, `escalation_unavailable`, `off_task`,
-            `no_preference`, `suspended`, `infeasible` or `uncertain`; None for a verdict.
+        reason: Reason of an abstention; None for a verdict.
         p_fwd: Probability that response A is better, with response A shown first. None, like the
             four fields after it, if the judge has no score to give (the first two reasons).
         p_rev: The same probability, with response B shown first.
@@ -171,12 +175,6 @@ class Judgment:
         alpha: Largest share of wrong verdicts among accepted ones; None if the judgment promises
             nothing.
         guarantee: `marginal` or `pac`; None without alpha.
-        risk_level: Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it
-            describes all judgments that such an alpha accepts. It is not the probability that this
-            judgment is wrong, and can be small for a pair that differs from the labeled ones. None
-            under `pac`, without alpha, or if no alpha accepts it.
-        label_mass: Share of the vocabulary's probability on the two label tokens, in the order
-            where it is smaller; None if the judge does not report it.
         calibration: The calibration that the judgment rests on; None without alpha.
         audit: The audit, if this judgment was drawn at random for one; else None.
         orders: Number of orders of the responses that the judge has seen: 2, or 1 for a judge that
@@ -244,7 +242,7 @@ class Fault:
     """One invalid field of a request.
 
     Args:
-        field: Name of the field.
+        field: Its name.
         message: The fault of its value.
     """
 
@@ -287,11 +285,7 @@ class ItemError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgmentBatch:
-    """One result for each comparison, in the same order.
-
-    Args:
-        results: One judgment or error for each comparison, in the same order.
-    """
+    """One result for each comparison, in the same order."""
 
     results: tuple[Judgment | ItemError, ...]
     usage: RequestUsage
@@ -352,7 +346,6 @@ class Calibration(CalibrationReference):
         labelled: Pairs with a preferred side.
         questions: Different questions among its pairs.
         counted: Pairs that `pac` counts: one of each question, without ties and pairs off task.
-        thresholds: Thresholds for the standard alphas and both guarantees.
         cascade_share: r, the share of which a cascade's small judge is surest and that it may
             decide; None for a judge alone.
     """
@@ -387,8 +380,6 @@ class Effect(OfCriterion):
     """The effect of a change on one criterion in use.
 
     Args:
-        before: The threshold before the change.
-        after: The threshold after the change.
         becomes_infeasible: Whether there are verdicts before the change but not after it.
         more_labels: Fewest further labels with which it can be feasible after the change; 0 if it
             is feasible, None if more are not known to help.
@@ -482,7 +473,6 @@ class Deletion:
             `calibration_not_found`.
         audits: Audits of the set, which stay.
         alarms: Active alarms of the set, which stay active if it comes back.
-        note: The same in a sentence.
     """
 
     name: str
@@ -502,9 +492,6 @@ class CurvePoint:
         coverage: Share of the calibration set that is accepted, under `pac` of the pairs that it
             counts.
         empirical_risk: Share of errors among the accepted examples; None if none is accepted.
-        risk_level: Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it
-            describes all judgments that such an alpha accepts. It is not the probability that this
-            judgment is wrong, and can be small for a pair that differs from the labeled ones.
     """
 
     uncertainty: float
@@ -559,11 +546,9 @@ class CalibrationDetail(Calibration):
         off_task: Number of examples below `SCOPE_MIN_LABEL_MASS`, which thresholds leave out.
         unscored: Number of examples to which the judge gave no score (`thought_unfinished`), which
             thresholds leave out; coverage is a share of all examples.
-        infeasible: The alphas at which nothing is accepted.
         feasible_alphas: All alphas at which something is accepted, for each guarantee. The promise
             does not cover choosing one of them after seeing them.
         requested: The `pac` thresholds of the alphas in the URL, each at the whole of delta.
-        curve: The risk-coverage curve, at most 200 points.
     """
 
     accuracy_interval: tuple[float, float] | None
@@ -586,7 +571,6 @@ class CalibrationPage:
     """One page of the calibration sets.
 
     Args:
-        calibrations: The calibration sets.
         next_after: Name to send as `after` for the next page; None on the last one.
     """
 
@@ -634,11 +618,7 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Versions:
-    """The changes of a calibration set, newest first; unreadable changes are left out.
-
-    Args:
-        versions: The changes, newest first.
-    """
+    """The changes of a calibration set, newest first; unreadable changes are left out."""
 
     name: str
     versions: tuple[Version, ...]
@@ -653,8 +633,6 @@ class JudgeScore:
             like the other fields, if the judge gave no score.
         gap_rev: The same difference with response B shown first; None for a judge that sees no
             order.
-        label_mass: Probability of the two label tokens together, in the order where it is smaller;
-            None if the judge does not report it.
     """
 
     gap_fwd: float | None
@@ -851,7 +829,7 @@ class Audit:
     Args:
         id: Id of the first judgment of the comparison.
         calibration: Name of the calibration set.
-        status: `open`, `labelled`, `closed` or `expired`.
+        status: Whether it waits for a label, has one, or takes none any more.
         drawn_at: Time of the first judgment, in UTC.
         drawn_by: Name of the key that asked for the first judgment.
         expires_at: Time until which the audit takes its first label, in UTC.
@@ -880,7 +858,6 @@ class AuditPage:
     """Some drawn comparisons.
 
     Args:
-        audits: The audits.
         open: Number of open audits; None unless the request asks for texts.
         without_texts: Number of those whose texts the service does not have; None likewise.
         next_after: Value of `after` for the next page; None on the last one.
@@ -934,11 +911,7 @@ class AuditLabels:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resumed:
-    """The alarms of a set that were ended; none if there was none.
-
-    Args:
-        resumed: The criteria whose alarms were ended.
-    """
+    """The alarms of a set that were ended; none if there was none."""
 
     name: str
     resumed: tuple[EndedAlarm, ...]
@@ -991,7 +964,6 @@ class AuditTrail:
     """Entries of the trail of a set's audits, newest first.
 
     Args:
-        entries: The entries, newest first.
         next_before: Value of `before` for the next page; None on the last one.
     """
 
@@ -1128,7 +1100,6 @@ class Recovery(OfCriterion):
             a set has no room for so many.
         drawn: Audits that were drawn since that alarm.
         labelled: Audits with a label or closed, of the first `audits`.
-        note: The same in a sentence.
     """
 
     since: str
@@ -1313,7 +1284,6 @@ class Info:
         default_alpha: Value of `SCOPE_DEFAULT_ALPHA`.
         default_guarantee: Value of `SCOPE_DEFAULT_GUARANTEE`.
         default_delta: Value of `SCOPE_DEFAULT_DELTA`.
-        limits: Limits of one request.
         caller: Name of the key of this request; without keys, the name that the header
             `X-Scope-Person` has, or `anonymous`. It stands beside labels and changes of sets.
     """
@@ -1362,7 +1332,6 @@ class Comparison:
 
     Args:
         a: Index of the response that is response A of the judgment.
-        judgment: The judgment.
     """
 
     a: int
@@ -1385,13 +1354,7 @@ class ComparisonError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Basis:
-    """The judge and the criterion of a group's comparisons.
-
-    Args:
-        alpha: Largest share of wrong verdicts among accepted ones; None without a promise.
-        guarantee: `marginal` or `pac`; None without alpha.
-        calibration: The calibration that the judgments rest on; None without alpha.
-    """
+    """The judge and the criterion of a group's comparisons."""
 
     judge: str
     alpha: float | None
@@ -1409,12 +1372,10 @@ class Rewards:
     Args:
         rewards: Mean of the points of the accepted comparisons, from -1 to 1; None without any. An
             empty response has -1, unless `empty` is `null`.
-        reasons: Why a reward is None: `suspended`, `infeasible`, `abstained`, `failed`,
-            `few_accepted`, `tied`, `empty` or `unopposed`; None for other rewards.
+        reasons: Why a reward is None; None for other rewards.
         accepted: Number of comparisons that the reward is the mean of.
         compared: Number of comparisons of the response.
         ties: Number of other texts that equal the response and are not compared with it.
-        errors: The comparisons that could not be judged.
         basis: The judge, criterion and set; None if no comparison was judged.
         comparisons: The judgments, if the request asked for them; otherwise None.
     """
@@ -1461,11 +1422,7 @@ class SingleRewards(Rewards):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardsBatch:
-    """The rewards or the error of each group, in the same order.
-
-    Args:
-        groups: The rewards of each group, or its error.
-    """
+    """The rewards or the error of each group, in the same order."""
 
     groups: tuple[Rewards | ItemError, ...]
     usage: RequestUsage
@@ -1476,8 +1433,6 @@ class Check:
     """A service that can be used with a key and a rule, because it has judged one group.
 
     Args:
-        info: The judge, the defaults and the limits of the service.
-        judgment: The judgment of the group's two responses.
         latency_s: Seconds until the group was answered.
     """
 
