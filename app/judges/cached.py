@@ -19,10 +19,9 @@ _DIGITS = 32
 
 
 class _Key(NamedTuple):
-    """Identifies a comparison in either order of its responses.
+    """The slot of a comparison in either order of its responses.
 
     Args:
-        slot: Number of the slot that keeps its score.
         check: 32 hexadecimal digits, by which the slot's comparison is recognized.
         is_swapped: Whether the slot keeps the score of the other order.
     """
@@ -44,10 +43,6 @@ class CachingScorer:
     size is bounded without any list of what is kept. Texts are not kept.
 
     Without an answer of the store the scorer scores everything, as if nothing was kept.
-
-    Args:
-        seconds: How long a score is kept.
-        slots: Number of slots.
     """
 
     def __init__(

@@ -66,10 +66,6 @@ class LargeJudge:
     A pair that the service does not score in time is `escalation_unavailable`. After a request that
     failed, and if the service has another judge than at the start, nothing is asked until the judge
     of the start scores a probe. A service that is busy (429 or 503) is asked again.
-
-    Args:
-        endpoints: Address of the service, and a key with the role `judge`.
-        transport: HTTP transport, for tests.
     """
 
     identity: JudgeIdentity
@@ -84,11 +80,7 @@ class LargeJudge:
         self._pace = Pace()
 
     async def start(self, on_stage: OnStage = no_stage) -> None:
-        """Asks the service which judge it has, and waits for it for two minutes.
-
-        Raises:
-            StartupError: It does not answer, or cannot be the large judge; the message says why.
-        """
+        """Asks the service which judge it has, and waits for it for two minutes."""
         self._servers.connect()
         try:
             (self.identity,) = await self._servers.on_each(
@@ -134,19 +126,16 @@ class LargeJudge:
         )
 
     async def stop(self) -> None:
-        """Ends the requests; the service keeps running."""
         await self._servers.close()
 
     async def lost(self) -> str:
-        """Waits forever: a service elsewhere can always come back."""
         return await lost(self._servers)
 
     def weakness(self, score: Score) -> str | None:
-        """Returns None: the other service says it."""
+        # The other service says it.
         return None
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
-        """Asks for the scores of comparisons, in several requests if they are many."""
         with self._pace.call(len(comparisons)) as turns:
             sizes = [sum(map(len, comparison.texts)) for comparison in comparisons]
             answers = await run_all(
@@ -179,11 +168,7 @@ class LargeJudge:
     async def _asked(
         self, server: Server, part: Sequence[Comparison]
     ) -> tuple[list[ScoreOutcome], dict[str, int]]:
-        """Returns the scores of one request, and the work of the large judge for it.
-
-        Raises:
-            ServerFailedError: The answer has no scores.
-        """
+        """Returns the scores of one request, and the work of the large judge for it."""
         body = {"comparisons": list(map(_written, part))}
         reply = await server.send("POST", "/scores", body=body)
         if reply.status == 413 and len(part) == 1:
@@ -347,14 +332,12 @@ class CascadeScorer:
         return answers.count(_AWAY)
 
     def weakness(self, score: Score) -> str | None:
-        """Returns what the small judge says of its score."""
         return self.small.weakness(score.small) if isinstance(score.small, Score) else None
 
     async def lost(self) -> str:
-        """Waits until the small judge can never score again; the large one can come back."""
+        # The large one can come back.
         return await self.small.lost()
 
     async def stop(self) -> None:
-        """Stops both."""
         await self.small.stop()
         await self.large.stop()

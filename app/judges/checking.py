@@ -22,14 +22,7 @@ Pause = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeCheck:
-    """The outcome of a check.
-
-    Args:
-        resolution: Distinct scores.
-        noise: Differences between the runs.
-        votes: Whether the scores are shares of votes.
-        unfinished: Number of comparisons that are left out, because a thought did not end.
-    """
+    """The outcome of a check; comparisons with an unfinished thought are left out of the rest."""
 
     resolution: Resolution
     noise: Noise
@@ -67,7 +60,6 @@ async def check_judge(
 
     Raises:
         JudgmentFailedError: A comparison cannot be judged.
-        UnavailableError: The engine does not answer.
     """
 
     async def scored(pairs: Sequence[Comparison], *, recompute: bool) -> list[Score | NoScore]:

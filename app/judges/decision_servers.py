@@ -114,11 +114,6 @@ class DecisionScorer:
     A choice is one request with both orders, or two requests if the servers take one question at a
     time. All answers must name the model that answered at the start: a host can put another version
     under the name in the requests at any time.
-
-    Args:
-        endpoints: The servers; all serve the same model.
-        model: The model's name in requests.
-        judge: The judge's name in answers.
     """
 
     # Set by `start`.
@@ -144,11 +139,7 @@ class DecisionScorer:
         self._answered_as: str | None = None
 
     async def start(self, on_stage: OnStage = no_stage) -> None:
-        """Finds out what the servers take, and asks the probes.
-
-        Raises:
-            StartupError: The servers cannot be a judge; the message says why.
-        """
+        """Finds out what the servers take, and asks the probes; see `Engine.start`."""
         probes = [choice_of(probe) for probe in PROBES]
         self._servers.connect()
         on_stage("finding the dialect of its servers")
@@ -218,11 +209,7 @@ class DecisionScorer:
         )
 
     async def _form_of(self, server: Server, probe: Choice) -> _Form:
-        """Finds the form of requests that a server takes.
-
-        Raises:
-            ServerFailedError: It takes none, or fails in another way.
-        """
+        """Finds the form of requests that a server takes."""
         statuses: dict[str, int] = {}
         for form in _FORMS:
             path = form.dialect.path
@@ -250,11 +237,7 @@ class DecisionScorer:
     async def _answered(
         self, server: Server, choice: Choice, times: CallTimes
     ) -> Answered | PromptError:
-        """Asks for a choice in both orders.
-
-        Raises:
-            ServerFailedError: Another model has answered than at the start.
-        """
+        """Asks for a choice in both orders; fails if another model answers than at the start."""
         dialect, together = self._form.dialect, self._form.together
         posts = (server.post(dialect.path, body) for body in self._form.bodies(self._model, choice))
         orders: list[OptionProbabilities] = []

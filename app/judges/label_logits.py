@@ -52,11 +52,7 @@ class ChatScorer:
     identity: JudgeIdentity = field(init=False)
 
     async def start(self, on_stage: OnStage = no_stage) -> Self:
-        """Loads the model.
-
-        Raises:
-            StartupError: The model cannot be loaded, or cannot work as a judge.
-        """
+        """Loads the model; see `Engine.start`."""
         started = await self.engine.start(self.template.render(_ANY_PAIR), on_stage)
         self.identity = self.identity_on(started)
         return self
@@ -76,15 +72,8 @@ class ChatScorer:
     ) -> list[tuple[Sequence[T], Sequence[T]]]:
         """Asks the engine about both orders of all comparisons in one call.
 
-        Args:
-            ask: Asks the engine about prompts.
-            answers: Number of answers to each prompt.
-
         Returns:
             For each comparison, its answers with response_a shown first, and shown second.
-
-        Raises:
-            JudgmentFailedError: The engine returned a wrong number of answers.
         """
         if not comparisons:
             return []
@@ -196,11 +185,6 @@ def chat_identity(
     """Returns the identity of a chat model with a prompt template.
 
     Args:
-        engine: The identity of the started engine. `chat_frame` is the text that the chat template
-            puts around a user message; empty without a chat template. `label_tokens` are the token
-            ids of A and B at the position of the answer.
-        template: Template of the prompts.
-        kind: The kind of judge.
         scoring: The options of a kind that makes scores in another way, as the judge describes it.
         decides: Further inputs of these scores.
     """

@@ -150,10 +150,6 @@ def load_template(path: Path | None, *, prefill: str) -> PromptTemplate:
     Args:
         path: A TOML file with the string `user` and, if the judge has a system message, `system`;
             None for the paper's template.
-        prefill: Beginning of the judge's answer.
-
-    Raises:
-        StartupError: The file cannot be read, or is not a valid template.
     """
     if path is None:
         return PromptTemplate(prefill=prefill)

@@ -148,12 +148,7 @@ class Fence:
 
     @classmethod
     def of_literals(cls, literals: Sequence[str], *, turns: Sequence[str] = ()) -> "Fence":
-        """Makes the fence of a template.
-
-        Args:
-            literals: The template's own text before, between and after its placeholders.
-            turns: Headings of turns and replies.
-        """
+        """Makes the fence of a template, from its text before, between and after placeholders."""
         lines = [literal.splitlines() or [""] for literal in literals]
         # The first line after a placeholder continues the last line of the placeholder's text.
         markers = [first for first, *_ in lines[1:]]

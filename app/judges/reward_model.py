@@ -31,11 +31,7 @@ class RewardModelScorer:
     identity: JudgeIdentity = field(init=False)
 
     async def start(self, on_stage: OnStage = no_stage) -> Self:
-        """Loads the model.
-
-        Raises:
-            StartupError: The model cannot be loaded, or cannot work as a judge.
-        """
+        """Loads the model; see `RewardModel.start`."""
         self.identity = await self.model.start(on_stage)
         return self
 
@@ -90,12 +86,7 @@ def reward_identity(
 ) -> JudgeIdentity:
     """Returns the identity of a reward model whose rewards are the raw output of its head.
 
-    Args:
-        architecture: Class of the model, such as "Qwen3ForSequenceClassification".
-        weights: Digest of the model's files.
-        chat_frame: Text that the chat template puts around a question and a response.
-        runtime: Software and processor that compute the rewards.
-        unusual: Inputs of the rewards that most judges do not have, by their names.
+    The arguments are those of `EngineIdentity`; the architecture is the class of the model.
     """
     described = {"model": judge, "dtype": dtype, "head_dtype": head_dtype}
     return JudgeIdentity(

@@ -65,7 +65,6 @@ class ThoughtScorer(ChatScorer):
     Args:
         samples: Thoughts in each order; 0 for 1, or 16 where verdicts are votes.
         max_tokens: Largest number of tokens of a thought.
-        temperature: Temperature of the thoughts.
         timeout_s: A request is stopped after this. If a thought takes longer at the speed that the
             start measures, the log has advice.
         tie_key: Key of the hash that breaks ties of votes.

@@ -41,7 +41,6 @@ class VoteScorer(ChatScorer):
 
     Args:
         samples: Number of answers in each order, at least 2.
-        temperature: Temperature of the answers.
         tie_key: Key of the hash that breaks ties of shares.
     """
 

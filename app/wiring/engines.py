@@ -14,11 +14,7 @@ _REMOTE = ("openai", "decisions")
 
 
 def make_engine(settings: Settings) -> Engine:
-    """The engine that SCOPE_ENGINE names, not yet started.
-
-    Raises:
-        StartupError: The settings contradict each other.
-    """
+    """The engine that SCOPE_ENGINE names, not yet started."""
     assert settings.engine != "decisions", "decision servers are a scorer of their own"
     if settings.engine == "scripted":
         from app.judges.engines.scripted import ScriptedEngine
@@ -34,11 +30,7 @@ def make_engine(settings: Settings) -> Engine:
 
 
 def make_reward_model(settings: Settings) -> RewardModel:
-    """The reward model that SCOPE_MODEL names, not yet started.
-
-    Raises:
-        StartupError: A setting has no effect with a reward model.
-    """
+    """The reward model that SCOPE_MODEL names, not yet started."""
     refuse_without_effect(
         settings,
         ("prompt_file", "prefill", "min_label_mass", "scoring", "chat_template_kwargs"),
@@ -62,11 +54,7 @@ def refuse_without_effect(settings: Settings, names: Sequence[str], *, why: str)
 
 
 def judge_kind(settings: Settings) -> JudgeKind:
-    """The kind of the judge that the settings name; it is not loaded.
-
-    Raises:
-        StartupError: See `reward_architecture`.
-    """
+    """The kind of the judge that the settings name; it is not loaded."""
     if settings.engine == "decisions":
         return "decision server"
     if reward_architecture(settings) is not None:
@@ -107,11 +95,7 @@ def reward_architecture(settings: Settings) -> str | None:
 
 
 def fetch_model(settings: Settings) -> Path:
-    """Fetches the files of the judge's model where they are missing; returns their folder.
-
-    Raises:
-        StartupError: The engine runs no model here, or the hub does not provide the model.
-    """
+    """Fetches the files of the judge's model where they are missing; returns their folder."""
     if settings.engine != "vllm":
         raise StartupError(f"SCOPE_ENGINE={settings.engine} loads no weights")
     from app.judges.engines.model_files import model_folder

@@ -52,8 +52,6 @@ def open_scorer(
 
     Args:
         settings: Settings of the judge, which are checked at once.
-        observer: Receives the progress of the start.
-        telemetry: Observes the judge's calls.
         new_engine: Makes the engine of a chat model; None for `make_engine`.
         template: Template of a chat model's prompts; None for the one of the settings.
         tie_key: The key by which ties of votes are broken; all processes with the same sets need
@@ -150,11 +148,7 @@ async def open_cascade(
     observer: StartupObserver,
     telemetry: Telemetry,
 ) -> AsyncIterator[Scorer]:
-    """Puts the judge that is opened before the one of SCOPE_ESCALATE_URL.
-
-    Raises:
-        StartupError: The large judge does not answer, or a setting contradicts the cascade.
-    """
+    """Puts the judge that is opened before the one of SCOPE_ESCALATE_URL."""
     if "default_guarantee" in settings.model_fields_set and settings.default_guarantee != "pac":
         raise StartupError(f"SCOPE_DEFAULT_GUARANTEE: {PAC_ONLY}")
     key = settings.escalate_api_key

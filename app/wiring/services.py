@@ -67,8 +67,6 @@ async def open_services(
     The services are closed when the block ends.
 
     Args:
-        settings: Settings of the service.
-        observer: Receives the progress of the start.
         on_lost: Called with the reason when the engine or the store can never answer again; the
             process should then end.
         new_engine: Makes the engine of a chat model; None for `make_engine`.

@@ -20,9 +20,6 @@ def own_store(judge: str) -> Path:
     """The file of a judge in the user's data folder, where the settings name no store.
 
     Each judge has its own file, because each needs a set `default` of its own.
-
-    Raises:
-        StartupError: The user has no home folder.
     """
     return _data_folder() / "scope-judge" / (re.sub(r"[^A-Za-z0-9._-]+", "--", judge) + ".db")
 
@@ -45,11 +42,7 @@ def is_shared(url: str) -> bool:
 
 
 def make_store(url: str) -> Store:
-    """The store for a URL's scheme, not yet open.
-
-    Raises:
-        StartupError: No store has this scheme, or the URL is invalid.
-    """
+    """The store for a URL's scheme, not yet open."""
     try:
         parts = urlsplit(url)
         # A port out of range is noticed only where it is read.
@@ -86,12 +79,7 @@ async def opened(url: str, *, must_exist: bool) -> AsyncIterator[Store]:
     """Opens the store of a service for another process, and closes it.
 
     Args:
-        url: SCOPE_STORE_URL of the service.
         must_exist: Refuse a SQLite file that does not exist, instead of making it.
-
-    Raises:
-        StartupError: The URL is invalid, or no other process can use this store.
-        StoreUnavailableError: The store does not answer.
     """
     store = make_store(url)
     if url.startswith("memory:"):

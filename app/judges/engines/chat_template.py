@@ -45,7 +45,6 @@ class Frame:
 
     Args:
         gaps: The template's own texts before, between and after the texts: one more than slots.
-        slots: The places of the texts.
         control_tokens: Id of each control token of the gaps -> number of occurrences.
         markers: Breaks the template's plain-text turn markers in texts.
     """
@@ -68,11 +67,7 @@ Framed = tuple[Frame, Sequence[str], str]
 
 
 class ChatTemplate:
-    """The chat template of a model.
-
-    Args:
-        tokenizer: Tokenizer with a chat template.
-    """
+    """The chat template of a model."""
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         self.tokenizer = tokenizer
@@ -85,11 +80,7 @@ class ChatTemplate:
         self.longest_token = max(map(len, tokenizer.get_vocab()))
 
     def apply(self, messages: Sequence[dict[str, str]], **options: Any) -> str:
-        """Renders messages.
-
-        Args:
-            messages: Objects with `role` and `content`.
-            options: Further variables of the template.
+        """Renders messages with `role` and `content`; `options` are variables of the template.
 
         Raises:
             jinja2.TemplateError: The template does not take these messages.
@@ -132,11 +123,9 @@ class ChatTemplate:
     def frame(
         self, text: str, count: int, *, behind: str = "", markers: Iterable[str] | None = None
     ) -> Frame | None:
-        """The frame of a rendered text with the placeholders 0, 1, ... as the texts of users.
+        """The frame of a rendered text with `count` placeholders as the texts of users.
 
         Args:
-            text: The text that the template has rendered.
-            count: Number of the placeholders.
             behind: Text that is put behind it.
             markers: The template's plain-text turn markers; None to find them in the text.
 
@@ -171,13 +160,10 @@ class ChatTemplate:
         no token outside of the texts changes. The template's plain-text turn markers are always
         broken.
 
-        Args:
-            prompts: The prompts; an error stays as it is.
-            max_prompt_tokens: Longest prompt in tokens; a longer one is an error and is never cut.
-
         Returns:
-            For each prompt, in order, its token ids or its own error: `PromptTooLongError`, or
-            `ControlTokenError` if a control token or a marker cannot be broken.
+            For each prompt, in order, its token ids or its own error: the one that it already is,
+            `PromptTooLongError`, or `ControlTokenError` if a control token or a marker cannot be
+            broken.
         """
         safe = [
             prompt

@@ -39,11 +39,9 @@ Texts = tuple[str, str]
 
 
 class OptionProbabilities(NamedTuple):
-    """A server's answer to the question in one order of the responses.
+    """The probabilities of the options shown first and second; 0 and 1 may be rounded.
 
     Args:
-        first: Probability of the option shown first, in [0, 1]; 0 and 1 may be rounded.
-        second: Probability of the option shown second.
         label_mass: Share of the whole vocabulary's probability on the options' labels, in [0, 1];
             None if the server does not say it.
     """
@@ -55,11 +53,7 @@ class OptionProbabilities(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SystemOneDialect:
-    """Questions and answers are objects by the names of the questions.
-
-    Args:
-        path: Path below the server's base URL.
-    """
+    """Questions and answers are objects by the names of the questions."""
 
     path: str = "/systemone"
 
@@ -148,10 +142,7 @@ DIALECTS: tuple[DecisionDialect, ...] = (
 
 
 def decimals_of(probabilities: Iterable[float]) -> int | None:
-    """Returns the decimals to which a server rounds, given many of its probabilities.
-
-    Returns:
-        None if they are not rounded.
+    """Returns the decimals to which a server rounds its probabilities; None if it does not.
 
     Raises:
         ValueError: All are 0 or 1, which shows nothing.

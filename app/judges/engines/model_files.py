@@ -33,11 +33,7 @@ _LONGEST_HEADER = 100_000_000
 
 
 def model_folder(model: str, *, revision: str | None) -> Path:
-    """The folder with a model's files, fetched from the Hugging Face hub where needed.
-
-    Raises:
-        StartupError: The model is not a folder, and the hub does not provide it.
-    """
+    """The folder with a model's files, fetched from the Hugging Face hub where needed."""
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import snapshot_download
@@ -79,11 +75,7 @@ def _fetching(model: str) -> Iterator[None]:
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """Reads a model's config.json; so do the functions below.
-
-    Raises:
-        StartupError: There is no readable config.json.
-    """
+    """Reads a model's config.json; so do the functions below."""
     try:
         return cast(dict[str, Any], json.loads((folder / "config.json").read_text("utf-8")))
     except (OSError, ValueError) as exc:
@@ -148,9 +140,6 @@ def weights_digest(folder: Path) -> str:
 
     Returns:
         64 hexadecimal digits, independent of the path of the folder.
-
-    Raises:
-        OSError: A file cannot be read.
     """
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):

@@ -34,25 +34,14 @@ _CONTROL = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """One prompt, ready to be sent.
-
-    Args:
-        content: Token ids or messages.
-        tokens: Length in tokens; an estimate if only the server can tokenize.
-    """
+    """One prompt, ready to be sent: token ids or messages, and their (estimated) length."""
 
     content: list[Any]
     tokens: int
 
 
 class WrittenThought(NamedTuple):
-    """A thought as a server has written it.
-
-    Args:
-        text: The thought.
-        ids: Its token ids, with those of its end.
-        ended: Whether it has an end.
-    """
+    """A thought as a server has written it; the token ids contain those of its end."""
 
     text: str
     ids: tuple[int, ...]
@@ -66,13 +55,8 @@ class TokenDialect:
     length of a prompt is known before it is sent.
 
     Args:
-        model: The model's name at the server.
-        renderer: Renderer with the model's tokenizer.
         prompt: Any prompt of the judge.
         context: Context in tokens, prompt and answer together.
-
-    Raises:
-        StartupError: The labels are no tokens behind the prompt, or the judge cannot think.
     """
 
     path = "/completions"
@@ -133,7 +117,6 @@ class TokenDialect:
         return self._renderer.chat_frame(prompt.system)
 
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | PromptError]:
-        """For each prompt, in order, what is sent, or the prompt's own error."""
         return [
             ids if isinstance(ids, RequestError) else self._fitting(ids, answer_tokens)
             for ids in self._renderer.token_ids(prompts)
@@ -170,10 +153,6 @@ class ChatDialect:
 
     The server renders the chat template and may read control tokens inside texts as such. A
     zero-width space breaks their usual spellings; other spellings are unknown in this process.
-
-    Args:
-        model: The model's name at the server.
-        is_vllm: Whether the server accepts vLLM's fields beyond OpenAI's API.
     """
 
     path = "/chat/completions"
@@ -283,13 +262,9 @@ def by_id_params(label_tokens: tuple[int, int]) -> dict[str, Any]:
 
 
 def choices_of(answer: Any, n: int) -> list[Any] | JudgmentFailedError:
-    """Reads the choices of an answer, in the order of the prompts.
+    """Reads n choices of an answer, in the order of the prompts.
 
     An answer that lacks a choice, or has one twice, is rejected as a whole.
-
-    Args:
-        answer: JSON of the answer.
-        n: Number of prompts.
     """
     try:
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])

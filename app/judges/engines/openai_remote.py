@@ -62,11 +62,7 @@ _ANY_IDS = (0, 1)
 
 
 async def served_tokenizer(settings: Settings) -> "PreTrainedTokenizerBase":
-    """Loads the tokenizer of the served model.
-
-    Raises:
-        StartupError: There is none.
-    """
+    """Loads the tokenizer of the served model."""
     try:
         return await asyncio.to_thread(
             load_tokenizer, folder_or_id(settings.tokenizer or settings.model)
@@ -280,19 +276,12 @@ class OpenAiEngine:
         alone: bool = False,
         times: CallTimes,
     ) -> list[T | PromptError]:
-        """Sends prompts to the servers and reads the answers.
+        """Sends prompts to the servers and reads the n choices of each, or n times its error.
 
         Args:
-            asks: Prompts that are ready, and the errors of others.
             params: Place of a request's first prompt -> parameters of the request.
             read: Reads one choice of an answer.
-            answer_tokens: Longest answer in tokens.
-            n: Number of choices for each prompt.
             alone: Whether each prompt has its own request.
-            times: Receives the times of the call.
-
-        Returns:
-            For each prompt, in order, the values read from its choices, or n times its own error.
         """
         dialect = self._running()
 
@@ -368,9 +357,6 @@ async def _check_tokenizer(server: Server, dialect: TokenDialect) -> None:
     """Checks that the server spells the label tokens A and B.
 
     With another model's tokenizer every prompt would be nonsense, but the scores would look sound.
-
-    Raises:
-        ServerFailedError: The server spells them otherwise, or does not answer the prompt.
     """
     body = dialect.body([Ask(content=[dialect.label_tokens[0]], tokens=1)]) | dialect.label_params
     answer = await server.post(dialect.path, body | {"return_tokens_as_token_ids": False})
@@ -389,10 +375,6 @@ async def _find_tokens_name(server: Server, dialect: ChatDialect) -> None:
     """Finds out by which name a server takes the length of an answer.
 
     A server that takes neither name refuses the first prompt, too, with its reason.
-
-    Raises:
-        ServerFailedError: The server does not answer, or refuses the key.
-        ServerBusyError: The server is overloaded.
     """
     (ask,) = dialect.asks([_PROBE], answer_tokens=_TOKENS)
     assert isinstance(ask, Ask)
@@ -406,14 +388,7 @@ async def _find_tokens_name(server: Server, dialect: ChatDialect) -> None:
 async def _find_left_out(server: Server, dialect: Dialect, *, is_vllm: bool) -> frozenset[str]:
     """Returns which of n, seed and temperature a server refuses, or takes without an effect.
 
-    Args:
-        server: The server.
-        dialect: The way to ask it.
-        is_vllm: Whether the server is vLLM, where all three work.
-
-    Raises:
-        ServerFailedError: The server does not answer.
-        ServerBusyError: The server is overloaded.
+    On vLLM, what is taken works.
     """
     every = frozenset(_PARAMETERS)
     first = await _answers(server, dialect, every)

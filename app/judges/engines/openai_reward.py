@@ -152,11 +152,7 @@ def _reward_in(values: Any) -> float | PromptError:
 
 
 def _check_probes(rewards: list[float | PromptError] | PromptError) -> None:
-    """Checks the rewards of two different responses.
-
-    Raises:
-        ServerFailedError: One has no reward, or both have the same.
-    """
+    """Checks that two different responses have different rewards."""
     for reward in rewards if isinstance(rewards, list) else [rewards]:
         if isinstance(reward, PromptError):
             raise ServerFailedError(f"cannot judge at all: {reward.detail}")

@@ -49,15 +49,11 @@ _LARGEST_ANSWER_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoints:
-    """Addresses and key of the servers.
+    """Addresses and key of the servers, which are checked.
 
     Args:
-        urls: Base URLs, as in http://host:8000/v1.
         settings: The settings of the URLs and of the key, for messages.
         example: A URL that could be one of them, for messages.
-
-    Raises:
-        StartupError: There is no URL, a URL is wrong or repeated, or the key is wrong.
     """
 
     urls: tuple[str, ...]
@@ -118,7 +114,6 @@ class ServerFailedError(Exception):
 
     Args:
         reason: Failure as a predicate: the log puts the URL in front of it.
-        status: HTTP status of the answer; None without an answer.
     """
 
     def __init__(self, reason: str, *, status: int | None = None) -> None:
@@ -127,11 +122,7 @@ class ServerFailedError(Exception):
 
 
 class ServerBusyError(Exception):
-    """A server is overloaded. Internal.
-
-    Args:
-        retry_after_s: Pause that the server asks for, in seconds, at least 1.
-    """
+    """A server is overloaded. Internal."""
 
     def __init__(self, *, retry_after_s: int) -> None:
         super().__init__("is busy")
@@ -183,10 +174,7 @@ class Server:
     async def post(
         self, path: str, body: dict[str, Any]
     ) -> dict[str, Any] | PromptTooLongError | JudgmentFailedError:
-        """Sends one request.
-
-        Returns:
-            The answer, or the error if it concerns this request alone.
+        """Sends one request; returns the answer, or the error if it concerns this request alone.
 
         Raises:
             ServerFailedError: There is no answer, or the answer says nothing about this request.
@@ -311,9 +299,6 @@ class ServerPool:
     A server that fails is removed from the pool, and its request is tried once on another server. A
     background task probes each server. It puts a server back once the server scores a prompt, and
     takes a server out if the server has another model.
-
-    Args:
-        transport: HTTP transport, for tests.
     """
 
     def __init__(
@@ -362,11 +347,7 @@ class ServerPool:
         return cards[0]
 
     async def on_each(self, work: Callable[[Server], Awaitable[T]]) -> list[T]:
-        """Does the same work on every server, one after the other; only for the start.
-
-        Raises:
-            StartupError: A server fails or is busy.
-        """
+        """Does the same work on every server, one after the other; only for the start."""
         results = []
         for server in self._servers:
             try:
@@ -440,9 +421,6 @@ class ServerPool:
             sizes: Size of each prompt in tokens; None if it is not to be sent.
             together: Most prompts of one request.
             step: Number of neighbors that stay in one request, such as both orders of a pair.
-
-        Returns:
-            Place -> answer, for each prompt that was sent. Raises as `run`.
         """
         results: dict[int, T] = {}
         # Even a small batch is spread over all servers.
@@ -474,8 +452,6 @@ class ServerPool:
         """Does work on the least busy server, and once more on another server if that fails.
 
         Args:
-            work: Idempotent: may be called twice.
-            tokens: Size of the work in tokens.
             turn: Priority among waiting calls: the smallest number is next.
 
         Raises:

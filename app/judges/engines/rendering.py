@@ -29,14 +29,7 @@ class LabelTokens(NamedTuple):
 
 
 def load_tokenizer(folder: str) -> "PreTrainedTokenizerBase":
-    """Loads a model's tokenizer.
-
-    Args:
-        folder: Folder or Hugging Face id of the model.
-
-    Raises:
-        StartupError: There is no tokenizer, or it has no chat template.
-    """
+    """Loads the tokenizer of a folder or Hugging Face id, which must have a chat template."""
     try:
         from transformers import AutoTokenizer
 
@@ -62,7 +55,6 @@ class PromptRenderer:
     official tokens.
 
     Args:
-        tokenizer: Tokenizer with a chat template.
         max_prompt_tokens: Longest prompt in tokens; a longer one is an error and is never cut. An
             engine that learns it later sets it then.
         use: Variables of the chat template, and whether the judge thinks. If it does, prompts end
@@ -85,11 +77,7 @@ class PromptRenderer:
         self.frame = lru_cache(self._new_frame)
 
     def tokens_after_thought(self, prompt: Prompt) -> tuple[int, ...]:
-        """The tokens between the end that a judge writes to its thought and its label, if any.
-
-        Raises:
-            StartupError: They cannot follow what a model wrote.
-        """
+        """The tokens between the end that a judge writes to its thought and its label, if any."""
         if self.end is None:
             return ()
         return self.end.tokens_after(self._template, prompt.prefill)
@@ -101,9 +89,6 @@ class PromptRenderer:
 
         Args:
             thinks_next: Whether the prompts end where the judge's thought begins.
-
-        Raises:
-            StartupError: The chat template cannot hold a judge's prompt.
         """
         return self._template.tokenized(
             [
@@ -185,11 +170,7 @@ class PromptRenderer:
 
         `encode("A")[0]` may be the token that begins a text, and "A" after a space is another
         token. So each label is encoded after the whole prompt: it must be one token there, also
-        with "]]" after it.
-
-        Raises:
-            StartupError: A label is not a single token there, both labels are the same token, or
-                the chat template cannot hold a judge's prompt.
+        with "]]" after it, and both must differ. Otherwise the start fails.
         """
         template = self._template
         text = self.frame(prompt.system).filled([prompt.user]) + prompt.prefill
@@ -216,10 +197,6 @@ class ConversationRenderer:
     The chat template is rendered once for each sequence of roles, with placeholders as the turns.
     No text can therefore reach the template's own logic, and a conversation without such text has
     exactly the official tokens. The template writes all tokens, also the one that begins a text.
-
-    Args:
-        tokenizer: Tokenizer with a chat template.
-        max_prompt_tokens: Longest conversation in tokens; a longer one is an error and never cut.
     """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_prompt_tokens: int) -> None:
@@ -259,11 +236,7 @@ class ConversationRenderer:
 
 
 def chat_frame_of(tokenizer: "PreTrainedTokenizerBase") -> str:
-    """Returns the text of the chat template around a question and a response.
-
-    Raises:
-        StartupError: The template takes no question with a response.
-    """
+    """Returns the text of the chat template around a question and a response."""
     # No text is rendered, so no length matters.
     frame = ConversationRenderer(tokenizer, max_prompt_tokens=1).frame(
         tuple(turn.role for turn in PROBE)

@@ -36,12 +36,7 @@ Writer = Callable[[Prompt, float, int], Generated | PromptError]
 
 
 def logits_of_gap(gap: float, *, label_mass: float = 1.0 - _OTHER_MASS) -> LabelLogits:
-    """Label logits with a given gap and label mass.
-
-    Args:
-        gap: Logit of A minus logit of B.
-        label_mass: Probability of A and B together, in (0, 1].
-    """
+    """Label logits with a given gap (logit of A minus logit of B) and label mass."""
     a = -math.log1p(math.exp(-gap)) if gap > -700 else gap
     b = -math.log1p(math.exp(gap)) if gap < 700 else -gap
     return LabelLogits(a + math.log(label_mass), b + math.log(label_mass))
@@ -69,12 +64,10 @@ class ScriptedEngine:
     """An engine whose answers are computed by functions.
 
     Args:
-        script: Prompt -> label logits, or the prompt's own error.
         latency_s: Duration of each call, in seconds.
         judge: The judge's name; another name makes another judge.
-        writer: Prompt, temperature and seed -> answer in words. By default, the answer is the
-            script's verdict, "[[A]]"; if the prompt asks for a score, "[[A]] 0.87" with the
-            probability of the likelier label.
+        writer: By default, an answer in words is the script's verdict, "[[A]]"; if the prompt asks
+            for a score, "[[A]] 0.87" with the probability of the likelier label.
     """
 
     def __init__(
@@ -102,7 +95,7 @@ class ScriptedEngine:
         )
 
     async def stop(self) -> None:
-        """Does nothing: there is nothing to free."""
+        pass
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None

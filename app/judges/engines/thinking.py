@@ -70,15 +70,7 @@ class EndOfThought:
 
     @classmethod
     def find(cls, template: ChatTemplate, given: str = "") -> "EndOfThought":
-        """Finds the end of thought of a model.
-
-        Args:
-            template: The chat template of the model.
-            given: The text behind a thought; empty to look for a usual one.
-
-        Raises:
-            StartupError: Neither the tokenizer nor the chat template has one.
-        """
+        """Finds the end of thought of a model: the given text, or a usual one if it is empty."""
         text = given or _usual_end(template)
         first = template.control_text.match(text)
         if first is None:
@@ -98,8 +90,7 @@ class EndOfThought:
     def tokens_after(self, template: ChatTemplate, prefill: str) -> tuple[int, ...]:
         """The tokens between the marker and the label.
 
-        Raises:
-            StartupError: They depend on the marker, so that they cannot follow what a model wrote.
+        If they depended on the marker, they could not follow what a model wrote.
         """
         whole, marker = template.encode([self.text + prefill, self.marker])
         if whole[: len(marker)] != marker:

@@ -46,11 +46,8 @@ def rank_of(question: str, unread: Sequence[int]) -> int:
     """The copy of the model, which vLLM calls a rank, for the prompts of a question.
 
     A hash of the question names it, so that its cache has their beginning in later calls, too. A
-    second rank takes them if the first is more than two steps behind it.
-
-    Args:
-        question: The question.
-        unread: Tokens that each rank has still to read.
+    second rank takes them if the first is more than two steps behind it, by the tokens that each
+    has still to read.
     """
     count = len(unread)
     if count == 1:
@@ -85,9 +82,6 @@ class VllmProcess:
 
         Args:
             changed: Arguments of `AsyncEngineArgs` for this kind of model; None removes ours.
-
-        Raises:
-            StartupError: vLLM cannot load the model.
         """
         arguments = engine_arguments(settings, folder)
         for name, value in changed.items():
@@ -153,13 +147,9 @@ class VllmProcess:
                 of the model, which then has their beginning in its cache.
             tokenize: Called in a thread.
             submit: Called on the event loop.
-            times: Receives the times of the call.
 
         Returns:
             For each prompt, in order, vLLM's final output or the prompt's own error.
-
-        Raises:
-            UnavailableError: vLLM does not answer, or its queue is full.
         """
         ranks: dict[str, Sequence[int]] = {}
         tasks: list[list[asyncio.Task[_Output | PromptError]]] = []

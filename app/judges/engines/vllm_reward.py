@@ -118,11 +118,7 @@ class VllmRewardModel:
 
 
 def check_outputs(folder: Path) -> None:
-    """Checks that a checkpoint for sequence classification has one output.
-
-    Raises:
-        StartupError: It has another number of outputs, or the folder has no readable config.json.
-    """
+    """Checks that a checkpoint for sequence classification has one output."""
     outputs = outputs_of(folder)
     if outputs != 1:
         raise StartupError(

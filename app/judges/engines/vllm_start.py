@@ -112,11 +112,7 @@ def judge_arguments(settings: Settings) -> dict[str, Any]:
 
 
 def engine_arguments(settings: Settings, folder: Path) -> dict[str, Any]:
-    """The arguments of vLLM's engine.
-
-    Raises:
-        StartupError: The folder has no readable config.json.
-    """
+    """The arguments of vLLM's engine."""
     arguments: dict[str, Any] = {
         "model": str(folder),
         # A label of vLLM's metrics, which would otherwise be a folder of this machine.
@@ -160,11 +156,7 @@ def engine_arguments(settings: Settings, folder: Path) -> dict[str, Any]:
 
 
 def _dtype(settings: Settings, folder: Path) -> str:
-    """The dtype to request from vLLM, whose "auto" runs float32 checkpoints in 16 bits.
-
-    Raises:
-        StartupError: The folder has no readable config.json.
-    """
+    """The dtype to request from vLLM, whose "auto" runs float32 checkpoints in 16 bits."""
     if settings.dtype != "auto":
         return settings.dtype
     # Kernels of quantised weights compute in 16 bits; vLLM refuses them in float32.
@@ -198,9 +190,6 @@ def check_settings(settings: Settings, on_stage: OnStage) -> Settings:
 
     Returns:
         The settings with the number of ranks that "auto" stands for.
-
-    Raises:
-        StartupError: A GPU is missing, or an argument is not for users.
     """
     for name in settings.vllm_args.keys() & _NOT_FOR_USERS.keys():
         raise StartupError(f"SCOPE_VLLM_ARGS: remove {name!r}: {_NOT_FOR_USERS[name]}")
@@ -232,10 +221,6 @@ def check_gpus(each: int, *, ranks: int | Literal["auto"] = 1) -> int:
 
     Args:
         each: Number of GPUs that share one copy of the model.
-        ranks: Number of copies; "auto" for as many as the GPUs hold.
-
-    Raises:
-        StartupError: Two builds of vLLM are installed, or GPUs are missing.
     """
     builds = installed_builds()
     if len(builds) > 1:
@@ -308,11 +293,7 @@ def set_environment() -> None:
 
 
 def import_vllm() -> None:
-    """Imports vLLM.
-
-    Raises:
-        StartupError: vLLM is not installed.
-    """
+    """Imports vLLM, or says how to install it."""
     try:
         import vllm.v1.engine.async_llm  # noqa: F401
     except ImportError as exc:
