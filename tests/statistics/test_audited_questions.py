@@ -17,7 +17,7 @@ from tests.statistics.worlds.audits import (
     expiring_runs,
     share_with_any_alarm,
 )
-from tests.statistics.worlds.revisions import Returning, Rounds, revised_alarms
+from tests.statistics.worlds.revisions import Returning, Rounds
 
 RATES = (0.02, 0.1, 0.3, 1.0)
 SMALL_OR_LARGE = [60, pytest.param(400, marks=pytest.mark.long)]
@@ -66,23 +66,10 @@ def test_a_small_error_is_certified_although_a_few_draws_expire() -> None:
     assert sum(run.certified for run in found) >= 39
 
 
-DAY = 86400.0
-
-
 @pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    "world",
-    [
-        pytest.param(Returning(), id="within the hour"),
-        pytest.param(Returning(spread_s=DAY - 1.0), id="over the day"),
-        pytest.param(Returning(is_fresh=False), id="every day again"),
-    ],
-)
-def test_a_bet_that_is_revised_within_its_hour_raises_no_false_alarm(
-    world: Returning, count: int
-) -> None:
+def test_questions_that_come_every_day_again_raise_no_false_alarm(count: int) -> None:
     # The monitor looks again and again while the draws of a question come.
-    assert revised_alarms(world, count=count, seed=9, every=60) <= at_most(count)
+    assert Returning().alarms(count=count, seed=9, every=60) <= at_most(count)
 
 
 # Questions and draws of each within an hour, as in docs/design/guarantees.md, section 6.

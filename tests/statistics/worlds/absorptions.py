@@ -40,14 +40,11 @@ def next_threshold(
     """The threshold after an absorption; None without an alarm.
 
     Args:
-        before: The judge on the traffic that the set was drawn from.
-        after: The judge on the traffic after its change.
+        before, after: The judge on the traffic before and after its change.
         way: "first audits": the first ones since the alarm replace all examples. "set kept": they
             are added. "everything": all audits are added. "chosen start": of 20 starts, the one
             with the largest threshold, for all audits from there on in place of all examples.
         audits: Number of audits since the alarm.
-        rng: Source of randomness.
-        guarantee: Its guarantee.
     """
     threshold = partial(threshold_of, guarantee=guarantee)
     old = before.draw(SET, rng)

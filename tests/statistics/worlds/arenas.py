@@ -28,7 +28,6 @@ class World:
             outcomes and judgments depend on each other.
         whole_questions: Whether people label all battles of a question, or none.
         noise: Share of wrong labels.
-        signal: As in `simulated`: how much the judge sees.
     """
 
     labelled: Callable[[Floats], Floats]

@@ -31,7 +31,7 @@ class Phase(NamedTuple):
 def labels(
     phases: Sequence[Phase], rng: np.random.Generator, *, flipped: float = 0.0
 ) -> NDArray[np.bool_]:
-    """Errors that labels show, of which a share is flipped."""
+    """Errors that labels show."""
     rates = np.concatenate([np.full(phase.labels, phase.error) for phase in phases])
     wrong: NDArray[np.bool_] = rng.random(len(rates)) < rates
     shown: NDArray[np.bool_] = wrong ^ (rng.random(len(rates)) < flipped)
@@ -106,12 +106,7 @@ class Asked(NamedTuple):
 
 
 class AskedDraws(NamedTuple):
-    """Labeled draws, each of shape (n,).
-
-    Args:
-        errors: True where the verdict is wrong.
-        questions: Number of the question.
-    """
+    """Labeled draws of shape (n,): whether the verdict is wrong, and the number of the question."""
 
     errors: NDArray[np.bool_]
     questions: NDArray[np.int64]
@@ -119,7 +114,7 @@ class AskedDraws(NamedTuple):
     def figures(self, *, by_question: bool, place: int = 1) -> MonitorFigures:
         """The figures of the criterion that came into use at a place.
 
-        Without `by_question`, each draw is a bet and the alarm is at 5%, as in release 0.3.0.
+        Without `by_question`, each draw is a bet and the alarm is at 5%.
         """
         if not by_question:
             return monitor(self.errors, alpha=ALPHA)
@@ -205,13 +200,7 @@ def share_with_any_alarm(
 
 
 class Expiring(NamedTuple):
-    """Draws of which some expire.
-
-    Args:
-        error: True error of all draws.
-        expired: Share of draws that expire.
-        only_errors: Whether all of them are errors; otherwise they are like the others.
-    """
+    """Draws of which a share expires: `only_errors`, or any like the others."""
 
     error: float
     expired: float

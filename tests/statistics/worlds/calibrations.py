@@ -92,8 +92,7 @@ def with_more_labels(
 ) -> tuple[FloatArray, FloatArray]:
     """Adds labels until `pac` is feasible, which breaks the promise.
 
-    Returns:
-        True coverage and error of each run, at the first feasible size or at the last one.
+    Returns the true coverage and error of each run, at the first feasible size or at the last one.
     """
     uncertainty, wrong = judge.draw(sizes[-1] * count, rng)
     uncertainty, wrong = uncertainty.reshape(count, -1), wrong.reshape(count, -1)

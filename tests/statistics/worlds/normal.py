@@ -16,12 +16,7 @@ from app.core.preference import LN2, FloatArray
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NormalJudge:
-    """A judge of the normal world: its true error at every threshold is known.
-
-    Args:
-        accuracy: Probability of a right verdict, in (0, 1).
-        auroc: AUROC of the confidence, in (0, 1).
-    """
+    """A judge of the normal world: its true error at every threshold is known."""
 
     accuracy: float
     auroc: float
@@ -43,13 +38,9 @@ class NormalJudge:
         return uncertainty
 
     def truth(self, threshold: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Coverage, and share of errors among the accepted; 0 if nothing is accepted.
+        """Coverage and share of errors among the accepted, of the shape of the thresholds in nats.
 
-        Args:
-            threshold: In nats, a number or shape (m,).
-
-        Returns:
-            Two arrays of the threshold's shape, in [0, 1].
+        The error is 0 if nothing is accepted.
         """
         share = np.maximum(np.asarray(threshold, dtype=np.float64), 0.0) / LN2
         lowest = -ndtri(share)

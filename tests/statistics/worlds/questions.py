@@ -23,12 +23,8 @@ Pairs = tuple[FloatArray, NDArray[np.bool_], NDArray[np.int64]]
 class Questions:
     """A judge on questions with several pairs each.
 
-    Args:
-        judge: Judge of the normal world: one pair of each question is as there.
-        questions: Number of questions in a calibration set.
-        pairs: Number of pairs of each question.
-        correlation: Correlation between two pairs of one question, of their errors and of their
-            confidences, in (0, 1).
+    One pair of each question is as in the normal world. `correlation` is that of the errors and of
+    the confidences of two pairs of one question, in (0, 1).
     """
 
     judge: NormalJudge

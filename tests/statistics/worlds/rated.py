@@ -22,8 +22,7 @@ class Runs:
     """One view in all arenas of a world; arrays have shape (arenas, models).
 
     Args:
-        error: Errors of the ratings, in points.
-        width: Widths of the intervals, in points; infinite where they have no two ends.
+        error, width: Of the ratings and intervals, in points; a width without two ends is infinite.
         covered: Whether the truth is inside.
         in_sets: Shape (arenas,). Whether the true ranks of all models are in their rank sets.
     """

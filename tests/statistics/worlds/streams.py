@@ -58,9 +58,7 @@ class Change(NamedTuple):
     Args:
         before: Draws calibration scores and the first judgments.
         after: Draws the later judgments.
-        scores: Number of calibration scores.
-        steady: Number of judgments before the change.
-        changed: Number of judgments after the change.
+        scores, steady, changed: Numbers of calibration scores, and of judgments before and after.
     """
 
     before: Draw
@@ -83,11 +81,7 @@ def equal_shares(largest: list[float]) -> float:
 def alarm_at(change: Change, rng: np.random.Generator, replicas: int, rule: Rule) -> int | None:
     """Number of the judgment, of all replicas together, at which the evidence reaches 20.
 
-    Args:
-        change: The traffic.
-        rng: Source of randomness.
-        replicas: Number of replicas, which take turns, a block each.
-        rule: Makes one evidence of the largest evidence of each replica.
+    The replicas take turns, a block each, and the rule makes one evidence of their largest ones.
     """
     scores, values = change.draw(rng)
     martingales = [ConformalMartingale.of(scores) for _ in range(replicas)]

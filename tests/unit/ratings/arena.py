@@ -78,16 +78,12 @@ def simulated(
     coverage: float = 0.52,
     seed: int = 0,
 ) -> Arena:
-    """An arena with a judge whose probabilities are right, but for a favor.
+    """An arena of models from -1 to 1 with a judge whose probabilities are right, but for a favor.
 
     Args:
-        models: Number of models; their strengths are from -1 to 1.
-        battles: Number of battles.
-        favor: Logits that the judge adds for one model.
-        favored: Index of that model.
+        favor: Logits that the judge adds for the model `favored`.
         signal: Standard deviation of the log-odds that the texts of a battle show to the judge.
         coverage: Share of accepted verdicts.
-        seed: Makes the same arena again.
     """
     rng = np.random.default_rng(seed)
     strength = np.linspace(-1.0, 1.0, models)
