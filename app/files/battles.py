@@ -4,9 +4,9 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
@@ -28,8 +28,6 @@ from app.files.shapes import (
 if TYPE_CHECKING:
     from scope_judge.records import Info
 
-Winner = Literal["model_a", "model_b", "tie"]
-
 MODELS = ("model_a", "model_b")
 _MORE = (
     "id",
@@ -40,31 +38,28 @@ _MORE = (
     "human_probability",
 )
 _WINNER = "winner"
-_WINNERS: Mapping[Label, Winner] = {"A": "model_a", "B": "model_b", "tie": "tie"}
+# Labels and verdicts as the rows of a leaderboard name them; a tie and an abstention stay.
+_SIDES = {"A": "model_a", "B": "model_b"}
 # Hexadecimal digits of a digest that serves as an id.
 _SHORT = 16
-_VERDICTS = {"A": "model_a", "B": "model_b", "abstain": "abstain"}
 # Hexadecimal digits of a digest in a signature.
 _DIGITS = 12
-_PROBABILITIES = ("p_bar", "p_fwd", "p_rev")
-_CRITERION = ("threshold", "alpha", "guarantee", "delta", "risk_level", "label_mass")
+# Fields of a judgment that its row has.
+_JUDGED = (
+    *("p_bar", "p_fwd", "p_rev", "uncertainty", "threshold", "alpha", "guarantee", "delta"),
+    *("risk_level", "label_mass", "temperature", "orders"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Battle:
-    """Two models that answer one question.
+    """Two models that answer one question; the response of model_a is the first.
 
     Args:
         id: Name of the battle; a digest of its content where the row has none.
         content: Digest of models, question and responses.
-        question_id: Name of the question; a digest of it where the row has none.
-        group: Unit of the bootstrap instead of the question, if the row has one.
-        category: Kind of the question, if the row has one.
-        model_a: Name of the first model.
-        model_b: Name of the second model.
-        fields: The comparison, with the response of model_a first.
-        human: The label of a person, if there is one.
-        human_probability: Probability with which the row was drawn for labeling, if it is known.
+        group: Unit of the bootstrap instead of the question.
+        human_probability: Probability with which the row was drawn for labeling.
     """
 
     id: str
@@ -75,18 +70,13 @@ class Battle:
     model_a: str
     model_b: str
     fields: Fields
-    human: Winner | None
+    human: Label | None
     human_probability: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BattleShape:
-    """One way to keep battles in columns.
-
-    Args:
-        comparison: The columns of the question and of the responses.
-        columns: Other field of a battle -> its column.
-    """
+    """One way to keep battles in columns: those of the comparison, and of each other field."""
 
     comparison: ComparisonShape
     columns: Mapping[str, str]
@@ -137,14 +127,14 @@ class BattleShape:
             raise InvalidComparisonError(f"{column} is not the name of a model: it must be a text")
         return value
 
-    def _human(self, row: Mapping[str, Any]) -> Winner | None:
+    def _human(self, row: Mapping[str, Any]) -> Label | None:
         label = self._value(row, "human")
         if label is None and self.comparison.label:
             label = row.get(self.comparison.label)
         if is_empty(label):
             return None
         try:
-            return _WINNERS[label_of(label, self.comparison.words)]
+            return label_of(label, self.comparison.words)
         except InvalidComparisonError:
             raise InvalidComparisonError(
                 f"the human label {str(label)[:40]!r} is not model_a, model_b or tie"
@@ -171,7 +161,7 @@ def battle_shape(row: Mapping[str, Any], columns: str | None = None) -> BattleSh
 
     Args:
         row: The first row.
-        columns: Map of columns, FIELD=COLUMN, separated by commas; None if there is none.
+        columns: A map as `--map` has it.
 
     Raises:
         InvalidRequestError: The columns do not hold battles. The message has a map that may fit.
@@ -198,12 +188,10 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def signature(info: "Info", result: Mapping[str, Any]) -> str:
+def _signature(info: "Info", result: Mapping[str, Any]) -> str:
     """One line that a paper can cite: everything that a judgment depends on.
 
-    Args:
-        info: The service that judged.
-        result: The judgment, or an error, which has neither criterion nor calibration.
+    An error has neither criterion nor calibration.
     """
     parts = [
         f"scope-judge {info.version}",
@@ -212,93 +200,51 @@ def signature(info: "Info", result: Mapping[str, Any]) -> str:
     if info.template is not None:
         parts.append(f"template {info.template[:_DIGITS]}")
     if "error" not in result:
-        parts += [_calibration(result), _criterion(result)]
+        used, alpha = result["calibration"], result["alpha"]
+        delta = "" if result["delta"] is None else f", delta {result['delta']:g}"
+        parts += [
+            "no calibration"
+            if used is None
+            else f"calibration {used['name']}, version {used['version']}, n {used['n']}",
+            "no alpha" if alpha is None else f"{result['guarantee']}, alpha {alpha:g}{delta}",
+        ]
     return "; ".join(parts)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgedBattle:
-    """A row of the input and what became of it.
-
-    Args:
-        place: File and line of the row.
-        battle: The battle; None if the row has none.
-        result: The judgment, or its error; A is model_a.
-    """
-
-    place: str
-    battle: Battle | None
-    result: Mapping[str, Any]
-
-
-def battle_rows(judged: Sequence[JudgedBattle], info: "Info") -> list[dict[str, Any]]:
-    """The rows of all battles, in order.
+def battle_rows(
+    judged: Sequence[tuple[str, Battle | None, Mapping[str, Any]]], info: "Info"
+) -> list[dict[str, Any]]:
+    """The rows of all battles: of each, its place, the battle if there is one, and its result.
 
     A row without a judgment has the signature that most rows have, because rows of one signature
     belong together.
     """
-    counts = Counter(signature(info, row.result) for row in judged if "error" not in row.result)
-    usual = counts.most_common(1)[0][0] if counts else signature(info, {"error": None})
-    battles = [row.battle for row in judged if row.battle is not None]
-    columns = [
-        name
-        for name in ("group", "category")
-        if any(getattr(battle, name) is not None for battle in battles)
-    ]
-    return [_row(row, info, usual, columns) for row in judged]
-
-
-def _row(judged: JudgedBattle, info: "Info", usual: str, columns: Iterable[str]) -> dict[str, Any]:
-    battle, result = judged.battle, judged.result
-    error = result.get("error")
-    reference = result.get("calibration") or {}
-    known = _of_battle(battle, columns) if battle else {"id": judged.place}
-    return {
-        **known,
-        "winner": None if error else _VERDICTS[result["verdict"]],
-        "accepted": None if error else result["verdict"] != "abstain",
-        "reason": result.get("reason"),
-        **_columns(result, (*_PROBABILITIES, "uncertainty", *_CRITERION)),
-        **_columns(result, ("temperature", "orders")),
-        "judge": info.judge,
-        "calibration": reference.get("name"),
-        "version": reference.get("version"),
-        "timestamp": result.get("timestamp"),
-        **(_label(battle) if battle else {}),
-        "audit": (result.get("audit") or {}).get("id"),
-        "signature": usual if error else signature(info, result),
-        "error": error["code"] if error else None,
-        "error_detail": error["detail"] if error else None,
-    }
-
-
-def _columns(result: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: result.get(name) for name in names}
-
-
-def _of_battle(battle: Battle, columns: Iterable[str]) -> dict[str, Any]:
-    return {
-        "id": battle.id,
-        "question_id": battle.question_id,
-        **{name: getattr(battle, name) for name in columns},
-        "model_a": battle.model_a,
-        "model_b": battle.model_b,
-    }
-
-
-def _label(battle: Battle) -> dict[str, Any]:
-    return {"human": battle.human, "human_probability": battle.human_probability}
-
-
-def _calibration(result: Mapping[str, Any]) -> str:
-    reference = result["calibration"]
-    if reference is None:
-        return "no calibration"
-    return f"calibration {reference['name']}, version {reference['version']}, n {reference['n']}"
-
-
-def _criterion(result: Mapping[str, Any]) -> str:
-    if result["alpha"] is None:
-        return "no alpha"
-    delta = "" if result["delta"] is None else f", delta {result['delta']:g}"
-    return f"{result['guarantee']}, alpha {result['alpha']:g}{delta}"
+    counts = Counter(_signature(info, result) for *_, result in judged if "error" not in result)
+    usual = counts.most_common(1)[0][0] if counts else _signature(info, {"error": None})
+    battles = [battle for _, battle, _ in judged if battle is not None]
+    more = [n for n in ("group", "category") if any(getattr(b, n) is not None for b in battles)]
+    rows = []
+    for place, battle, result in judged:
+        error, used = result.get("error"), result.get("calibration") or {}
+        row: dict[str, Any] = {"id": place}
+        if battle:
+            row = {n: getattr(battle, n) for n in ("id", "question_id", *more, *MODELS)}
+        row |= {
+            "winner": None if error else _SIDES.get(result["verdict"], result["verdict"]),
+            "accepted": None if error else result["verdict"] != "abstain",
+            "reason": result.get("reason"),
+            **{name: result.get(name) for name in _JUDGED},
+            "judge": info.judge,
+            "calibration": used.get("name"),
+            "version": used.get("version"),
+            "timestamp": result.get("timestamp"),
+        }
+        if battle:
+            row["human"] = _SIDES.get(battle.human, battle.human) if battle.human else None
+            row["human_probability"] = battle.human_probability
+        row["audit"] = (result.get("audit") or {}).get("id")
+        row["signature"] = usual if error else _signature(info, result)
+        row["error"] = error["code"] if error else None
+        row["error_detail"] = error["detail"] if error else None
+        rows.append(row)
+    return rows

@@ -4,7 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,19 +15,9 @@ from app.cli.running.coverage import JudgedPair, print_contradictions, print_unl
 from app.cli.running.judging import judged_into, judging, refuse_failed
 from app.cli.running.rows import Item, Results, check_any, check_output, is_judged
 from app.cli.summary import print_summary
-from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
-from app.files.battles import (
-    Battle,
-    BattleShape,
-    JudgedBattle,
-    Winner,
-    battle_rows,
-    battle_shape,
-)
+from app.files.battles import Battle, BattleShape, battle_rows, battle_shape
 from app.files.reading import FileRow, files_of, read_rows
-
-_LABELS: Mapping[Winner, Label] = {"model_a": "A", "model_b": "B", "tie": "tie"}
 
 
 def battles(
@@ -74,10 +64,19 @@ def battles(
             overwrite=overwrite,
         )
         judged = _judged(items, battles, done.results)
-        pairs = _judged_pairs(judged)
+        pairs = [
+            JudgedPair(
+                question=battle.group or battle.question_id,
+                result=result,
+                label=battle.human,
+                probability=battle.human_probability or 1.0,
+            )
+            for _, battle, result in judged
+            if battle is not None and is_judged(result)
+        ]
         models = {model for one in battles.values() for model in (one.model_a, one.model_b)}
         say(f"{len(models)} models; A is model_a:")
-        results, places = [row.result for row in judged], [row.place for row in judged]
+        places, _, results = zip(*judged, strict=True)
         print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
         print_contradictions(pairs)
         # A set counts equal pairs once; they have one result.
@@ -150,23 +149,7 @@ def _note_repeated(battles: Mapping[str, Battle]) -> None:
 
 def _judged(
     items: Sequence[Item], battles: Mapping[str, Battle], results: Results
-) -> list[JudgedBattle]:
+) -> list[tuple[str, Battle | None, Mapping[str, Any]]]:
+    """Place, battle and result of each row."""
     places = [item.row.place for item in items]
-    return [
-        JudgedBattle(place=place, battle=battles.get(place), result=results[item.key])
-        for place, item in zip(places, items, strict=True)
-    ]
-
-
-def _judged_pairs(judged: Sequence[JudgedBattle]) -> list[JudgedPair]:
-    """The battles that have a judgment."""
-    return [
-        JudgedPair(
-            question=row.battle.group or row.battle.question_id,
-            result=row.result,
-            label=None if row.battle.human is None else _LABELS[row.battle.human],
-            probability=row.battle.human_probability or 1.0,
-        )
-        for row in judged
-        if row.battle is not None and is_judged(row.result)
-    ]
+    return [(at, battles.get(at), results[one.key]) for at, one in zip(places, items, strict=True)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.battles import Battle, JudgedBattle, battle_rows, battle_shape
+from app.files.battles import Battle, battle_rows, battle_shape
 from scope_judge.parsing import parse
 from scope_judge.records import Info
 from tests.unit.clients import planned
@@ -50,8 +50,7 @@ def battle(**changes: Any) -> Battle:
 
 
 def row_of(result: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    judged = JudgedBattle(place="f.jsonl, line 1", battle=battle(**changes), result=result)
-    (row,) = battle_rows([judged], INFO)
+    (row,) = battle_rows([("f.jsonl, line 1", battle(**changes), result)], INFO)
     return row
 
 
@@ -80,14 +79,7 @@ def test_columns_may_have_other_names() -> None:
     found = battle_shape(row, given).battle(row)
     assert (found.id, found.model_a, found.model_b) == ("5", "small", "large")
     assert found.fields == {"question": "?", "response_a": "5", "response_b": "4"}
-    assert found.human == "model_a"
-
-
-def test_only_the_models_may_have_other_names() -> None:
-    row = {k: v for k, v in ROW.items() if k not in ("model_a", "model_b")}
-    row |= {"left": "small", "right": "large"}
-    found = battle_shape(row, "model_a=left,model_b=right").battle(row)
-    assert (found.model_a, found.model_b) == ("small", "large")
+    assert found.human == "A"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +146,7 @@ def test_a_missing_label_is_no_label(missing: Any) -> None:
 
 def test_a_label_keeps_the_probability_of_its_draw() -> None:
     found = battle(human="A", human_probability="0.05")
-    assert (found.human, found.human_probability) == ("model_a", 0.05)
+    assert (found.human, found.human_probability) == ("A", 0.05)
 
 
 def test_a_row_has_all_that_a_leaderboard_reads() -> None:
@@ -185,14 +177,8 @@ def test_a_signature_is_one_line_with_all_that_a_judgment_depends_on() -> None:
 def test_an_error_has_no_winner_and_the_signature_of_its_run() -> None:
     error = {"error": {"code": "prompt_too_long", "detail": "the prompt has 9 tokens"}}
     whole = battle()
-    rows = battle_rows(
-        [
-            JudgedBattle(place="line 1", battle=whole, result=error),
-            JudgedBattle(place="line 2", battle=whole, result=JUDGMENT),
-            JudgedBattle(place="line 3", battle=None, result=error),
-        ],
-        INFO,
-    )
+    judged = [("line 1", whole, error), ("line 2", whole, JUDGMENT), ("line 3", None, error)]
+    rows = battle_rows(judged, INFO)
     assert [row["winner"] is None for row in rows] == [True, False, True]
     for row in (rows[0], rows[2]):
         assert row["error"] == "prompt_too_long"
