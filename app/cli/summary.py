@@ -19,13 +19,10 @@ REASONS = {
 }
 
 
-def print_summary(
-    results: Sequence[Mapping[str, Any]], places: Sequence[str], *, asked: int, seconds: float
-) -> None:
-    """Prints counts, errors with an example each, the rate, and the promise in a sentence."""
+def print_summary(results: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
+    """Prints counts, errors with an example each, and the promise in a sentence."""
     judgments = [result for result in results if "error" not in result]
     counts = Counter(judgment["verdict"] for judgment in judgments)
-    rate = f", {asked / seconds:.0f} pairs a second" if asked and seconds > 0 else ""
     say(
         f"{len(results)} rows: ",
         (
@@ -33,7 +30,6 @@ def print_summary(
             f"{len(results) - len(judgments)}",
             "bold",
         ),
-        rate,
     )
     reasons = Counter(j["reason"] for j in judgments if j["verdict"] == "abstain")
     for reason, count in reasons.most_common():

@@ -1,6 +1,5 @@
 """`scope-judge battles`: judges battles of models, for a leaderboard."""
 
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,12 +49,11 @@ def battles(
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = options.given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
-    begun = time.monotonic()
     items, battles = _read(files, ",".join(columns) if columns else None, encoding)
     check_output(out, files_of(files), overwrite=overwrite)
     with connected(url, patience_s=patience) as client:
         info = client.info()
-        done = judged_into(
+        found = judged_into(
             out,
             items,
             judging(client, criterion, dated=True),
@@ -63,7 +61,7 @@ def battles(
             settings={"judge": info.fingerprint, "criterion": criterion},
             overwrite=overwrite,
         )
-        judged = _judged(items, battles, done.results)
+        judged = _judged(items, battles, found)
         pairs = [
             JudgedPair(
                 question=battle.group or battle.question_id,
@@ -77,7 +75,7 @@ def battles(
         models = {model for one in battles.values() for model in (one.model_a, one.model_b)}
         say(f"{len(models)} models; A is model_a:")
         places, _, results = zip(*judged, strict=True)
-        print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
+        print_summary(results, places)
         print_contradictions(pairs)
         # A set counts equal pairs once; they have one result.
         print_unlike(client, {id(pair.result): pair for pair in pairs}.values())

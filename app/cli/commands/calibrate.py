@@ -166,10 +166,10 @@ def _scored(
         title="calibrating",
         keep_errors=False,
     )
-    with running as done:
+    with running as results:
         judged, failures = list[tuple[str, ScoredExample]](), list[str]()
         for item in items:
-            place, result = item.row.place, done.results[item.key]
+            place, result = item.row.place, results[item.key]
             if is_judged(result):
                 judged.append((place, parse(ScoredExample, result)))
             else:

@@ -53,7 +53,7 @@ def filter(
     check_any(labeled or items)
     check_output(out, files_of(files), overwrite=overwrite)
     with connected(url, patience_s=patience) as client:
-        done = judged_into(
+        found = judged_into(
             out,
             items,
             judging(client, criterion),
@@ -61,8 +61,8 @@ def filter(
             settings={"judge": client.info().fingerprint, "criterion": criterion},
             overwrite=overwrite,
         )
-        pairs = [replace(p, label=p.label or "A") for p in judged_pairs(items, done.results)]
-        results = [done.results[item.key] for item in items]
+        pairs = [replace(p, label=p.label or "A") for p in judged_pairs(items, found)]
+        results = [found[item.key] for item in items]
         _print_summary(items, results)
         print_contradictions(pairs)
         print_unlike(client, pairs)

@@ -1,13 +1,11 @@
 """Judges the rows of files with a running service, and writes a row with a result for each."""
 
 import sys
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +17,13 @@ from app.cli.running.coverage import (
 )
 from app.cli.running.rows import (
     Ask,
-    Finished,
     Item,
     Results,
     answered,
-    asked_of,
     check_output,
-    delimiter_of,
     error_of,
     finished,
     is_judged,
-    is_table,
     read_items,
     unaskable,
     write_all,
@@ -38,7 +32,7 @@ from app.cli.summary import infeasible_in_words, print_summary
 from app.files.reading import DRAWN_ENDING, InputFormat, files_of, read_rows
 from app.files.results import with_result
 from app.files.shapes import CALIBRATION, REQUIRED
-from app.files.writing import json_line
+from app.files.writing import format_of, json_line
 
 # The help of a command needs its options only: functions import the client and Ray.
 if TYPE_CHECKING:
@@ -69,7 +63,7 @@ def judge_files(
     only_verdicts: bool = False,
     may_fail: bool = False,
 ) -> None:
-    """Judges all rows of files, in order.
+    """Judges all rows of files, in order, into a file or to stdout.
 
     Args:
         inputs: Files, folders and patterns.
@@ -81,15 +75,24 @@ def judge_files(
         only_verdicts: Write only the rows with a verdict.
         may_fail: Whether the run succeeds although rows have no judgment.
     """
-    begun = time.monotonic()
     items = read_items(inputs, form)
     check_output(out, files_of(inputs), overwrite=overwrite)
-    rows_of = partial(
-        _rows,
-        taken={name for item in items for name in item.row.fields},
-        flat=is_table(out),
-        only_verdicts=only_verdicts,
-    )
+    taken = {name for item in items for name in item.row.fields}
+    flat = out is not None and format_of(out) in ("csv", "tsv", "xlsx")
+
+    def rows_of(some: Iterable[Item], results: Results) -> list[dict[str, Any]]:
+        return [
+            # The row itself has the id.
+            with_result(
+                item.row.fields,
+                {name: value for name, value in results[item.key].items() if name != "id"},
+                taken=taken,
+                flat=flat,
+            )
+            for item in some
+            if not only_verdicts or results[item.key].get("verdict") in ("A", "B")
+        ]
+
     # Connected last, so that a wrong file is reported first.
     with judges as service:
         # Imported late: the help needs no client.
@@ -110,46 +113,23 @@ def judge_files(
                     "`default` decides what it accepts: name yours with --calibration",
                 )
         if out is None:
-            done = _printed(items, ask, rows_of)
+            found = _printed(items, ask, rows_of)
         else:
-            done = judged_into(
+            found = judged_into(
                 out,
                 items,
                 ask,
-                partial(rows_of, items),
+                lambda results: rows_of(items, results),
                 settings={"judge": fingerprint, "criterion": dict(criterion)},
                 overwrite=overwrite,
             )
-        results = [done.results[item.key] for item in items]
-        places = [item.row.place for item in items]
-        pairs = judged_pairs(items, done.results)
-        print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
+        results = [found[item.key] for item in items]
+        pairs = judged_pairs(items, found)
+        print_summary(results, [item.row.place for item in items])
         print_contradictions(pairs)
         print_unlike(client, pairs)
     if not may_fail:
         refuse_failed(results)
-
-
-def _rows(
-    items: Iterable[Item],
-    results: Results,
-    *,
-    taken: Collection[str],
-    flat: bool,
-    only_verdicts: bool,
-) -> list[dict[str, Any]]:
-    """The rows of the output."""
-    return [
-        # The row itself has the id.
-        with_result(
-            item.row.fields,
-            {name: value for name, value in results[item.key].items() if name != "id"},
-            taken=taken,
-            flat=flat,
-        )
-        for item in items
-        if not only_verdicts or results[item.key].get("verdict") in ("A", "B")
-    ]
 
 
 def judged_into(
@@ -160,16 +140,11 @@ def judged_into(
     *,
     settings: Mapping[str, Any],
     overwrite: bool,
-) -> Finished:
+) -> Results:
     """Judges rows into a file that appears at the end; an interrupted run resumes.
 
-    Args:
-        out: The file.
-        items: The rows.
-        ask: Asks for judgments.
-        rows_of: Makes the rows of the file of all results.
-        settings: Everything that the results depend on beside their comparisons.
-        overwrite: Drop an unfinished run with other settings.
+    `rows_of` makes the rows of the file; `settings` are all that the results depend on beside their
+    comparisons.
     """
     # A link stays, and its target is replaced.
     out = out.resolve()
@@ -181,12 +156,14 @@ def judged_into(
         overwrite=overwrite,
         kept=f"rerun the command to resume {out}",
     )
-    with running as done:
-        delimiter = delimiter_of(item.row for item in items)
+    with running as results:
+        # CSV is written with the delimiter of CSV that was read.
+        delimiters = (item.row.delimiter for item in items)
+        delimiter = next((each for each in delimiters if each in (",", ";")), None)
         # Before the output, which ends the run.
-        _keep_drawn(out, items, done.results)
-        write_all(out, rows_of(done.results), kept=_NOTHING_LOST, delimiter=delimiter)
-    return done
+        _keep_drawn(out, items, results)
+        write_all(out, rows_of(results), kept=_NOTHING_LOST, delimiter=delimiter)
+    return results
 
 
 def _keep_drawn(out: Path, items: Iterable[Item], results: Results) -> None:
@@ -262,12 +239,11 @@ def _checked(fields: Mapping[str, Any], outcome: "Judgment | ItemError") -> dict
     return error_of(error)
 
 
-def _printed(items: Sequence[Item], ask: Ask, rows_of: Callable[..., Any]) -> Finished:
+def _printed(items: Sequence[Item], ask: Ask, rows_of: Callable[..., Any]) -> Results:
     """Prints each row in order, as soon as its result is there."""
     results = unaskable(items)
-    refused = len(results)
     waiting = deque(items)
-    for key, result in answered(asked_of(items), ask, results):
+    for key, result in answered(items, ask, results):
         results[key] = result
         while waiting and waiting[0].key in results:
             for row in rows_of([waiting.popleft()], results):
@@ -275,4 +251,4 @@ def _printed(items: Sequence[Item], ask: Ask, rows_of: Callable[..., Any]) -> Fi
         sys.stdout.flush()
     for row in rows_of(waiting, results):
         print(json_line(row))
-    return Finished(results=results, asked=len(results) - refused)
+    return results

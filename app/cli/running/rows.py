@@ -7,6 +7,7 @@ kill -9.
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -34,14 +35,10 @@ Ask = Callable[[Mapping[str, Any]], Iterable[tuple[str, dict[str, Any]]]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
-    """One row and the comparison that it holds.
+    """One row and the comparison that it holds, or the reason why there is none.
 
-    Args:
-        row: The row of the file.
-        shape: The shape of its file.
-        fields: Fields of the comparison, or the reason why there is none.
-        key: Digest of the fields, so that equal comparisons are judged once; the place of a row
-            without a comparison.
+    The key is a digest of the fields, so that equal comparisons are judged once; a row without a
+    comparison has its place instead.
     """
 
     row: FileRow
@@ -57,16 +54,12 @@ class Item:
         if isinstance(fields, ScopeJudgeError):
             return cls(row=row, shape=shape, fields=fields, key=row.place)
         # A Parquet file may have dates and decimals where JSON has texts.
-        text = _as_json(fields)
-        return cls(row=row, shape=shape, fields=json.loads(text), key=_digest(text))
+        fields = json.loads(_as_json(fields))
+        return cls(row=row, shape=shape, fields=fields, key=comparison_key(fields))
 
 
 def read_items(inputs: Sequence[Path], form: InputFormat) -> list[Item]:
-    """Reads all rows of files.
-
-    Returns:
-        The rows in order; a row without a comparison has its error.
-    """
+    """Reads all rows of files; a row without a comparison has its error."""
     items: list[Item] = []
     for path in files_of(inputs):
         rows = list(read_rows(path, form.encoding))
@@ -95,17 +88,13 @@ def _item(row: FileRow, shape: ComparisonShape) -> Item:
 
 
 def comparison_key(fields: Any) -> str:
-    """Digest of the fields of a comparison, so that equal comparisons are judged once."""
-    return _digest(_as_json(fields))
+    """Digest of the fields of a comparison."""
+    return hashlib.sha256(_as_json(fields).encode()).hexdigest()
 
 
 def _as_json(fields: Any) -> str:
     # With NaN: the service reports it.
     return json.dumps(fields, sort_keys=True, default=str)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def checked_pairs(files: Sequence[Path], form: InputFormat) -> tuple[list[FilePair], LabelReport]:
@@ -146,16 +135,6 @@ def check_output(out: Path | None, inputs: Sequence[Path], *, overwrite: bool) -
         raise CommandError(f"{out} cannot be written: Permission denied")
 
 
-def is_table(out: Path | None) -> bool:
-    """Whether a file is written as CSV, TSV or a workbook."""
-    return out is not None and format_of(out) in ("csv", "tsv", "xlsx")
-
-
-def delimiter_of(rows: Iterable[FileRow]) -> str | None:
-    """The delimiter of CSV that is read, and so of CSV that is written; None without CSV."""
-    return next((row.delimiter for row in rows if row.delimiter in (",", ";")), None)
-
-
 def write_all(
     out: Path | None,
     rows: Sequence[Mapping[str, Any]],
@@ -174,19 +153,6 @@ def write_all(
         raise CommandError(f"{out} cannot be written: {exc.strerror}{kept}") from None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
-    """The results of all rows.
-
-    Args:
-        results: Key of a row -> its result, or {"error": ...}.
-        asked: Number of comparisons that this run asked for.
-    """
-
-    results: Results
-    asked: int
-
-
 @contextmanager
 def finished(
     items: Sequence[Item],
@@ -198,8 +164,10 @@ def finished(
     kept: str,
     title: str = "judging",
     keep_errors: bool = True,
-) -> Iterator[Finished]:
-    """Asks about the rows that no earlier run has an answer for.
+) -> Iterator[Results]:
+    """Asks about the rows that no earlier run has an answer for, and yields all results.
+
+    The journal is removed if the block does not raise.
 
     Args:
         items: The rows.
@@ -208,37 +176,37 @@ def finished(
         settings: Everything that the results depend on beside their comparisons.
         overwrite: Drop an unfinished run with other settings.
         kept: Sentence for a run that is stopped.
-        title: Name of the work, for the progress bar.
+        title: Name of the work.
         keep_errors: Whether a row that failed is not asked about again by the next run.
-
-    Yields:
-        The results of all rows. The journal is removed if the block does not raise.
     """
     results = unaskable(items)
     refused = len(results)
     with Journal(journal, settings, replace=overwrite) as kept_results:
         results |= kept_results.results
-        known = len(results)
         with resumable(kept, only_if=lambda exc: len(results) > refused or not refuses(exc)):
-            for key, result in answered(asked_of(items), ask, results, title=title):
+            for key, result in answered(items, ask, results, title=title):
                 if keep_errors or is_judged(result):
                     kept_results.append(key, result)
                 results[key] = result
-        yield Finished(results=results, asked=len(results) - known)
+        yield results
         kept_results.remove()
 
 
 def answered(
-    comparisons: Mapping[str, Any], ask: Ask, known: Collection[str], *, title: str = "judging"
+    items: Iterable[Item], ask: Ask, known: Collection[str], *, title: str = "judging"
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the results of the comparisons that are not known, with progress."""
+    """Yields the results of the comparisons that are not known, with progress and speed."""
+    comparisons = {item.key: item.fields for item in items}
     missing = {key: fields for key, fields in comparisons.items() if key not in known}
-    total = len(comparisons)
+    if not missing:
+        return
+    total, begun = len(comparisons), time.monotonic()
     with progress_bar() as progress:
         task = progress.add_task(title, total=total, completed=total - len(missing))
-        for key, result in ask(missing) if missing else ():
+        for key, result in ask(missing):
             progress.advance(task)
             yield key, result
+    say(f"{title}: {len(missing) / (time.monotonic() - begun):,.0f} pairs a second")
 
 
 def unaskable(items: Iterable[Item]) -> Results:
@@ -255,11 +223,6 @@ def unaskable(items: Iterable[Item]) -> Results:
 def error_of(problem: "Problem") -> dict[str, Any]:
     """The result of a row that has an error."""
     return {"error": {name: value for name, value in asdict(problem).items() if value is not None}}
-
-
-def asked_of(items: Iterable[Item]) -> dict[str, Any]:
-    """The fields of each comparison by key, or the reason why a row has none."""
-    return {item.key: item.fields for item in items}
 
 
 def is_judged(result: Mapping[str, Any]) -> bool:
