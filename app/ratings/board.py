@@ -32,6 +32,9 @@ from app.ratings.intervals import intervals_of, rank_sets, unsolved_of
 from app.ratings.notes import FEW_UNITS, notes_of
 from app.ratings.outcomes import Outcomes, games_of, views_of
 from app.ratings.results import (
+    CENTER,
+    POINTS,
+    PRIOR_SD,
     Board,
     LeaderboardResults,
     Rating,
@@ -98,8 +101,7 @@ def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
     if both.any():
         fitted = battles.where(both)
     points = [
-        _point(name, outcomes, battles, fitted, settings)
-        for name, outcomes in views_of(battles).items()
+        _point(name, outcomes, battles, fitted) for name, outcomes in views_of(battles).items()
     ]
     if not points:
         raise InvalidRequestError(
@@ -111,11 +113,11 @@ def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
         [point.theta for point in points],
         rounds=settings.rounds,
         seed=settings.seed,
-        prior_sd=settings.prior_sd / settings.points,
+        prior_sd=PRIOR_SD,
     )
     weight = _weights(fitted, points, established)
     views: dict[str, View] = {
-        point.name: _view(point, drawn, weight, battles, established, settings)
+        point.name: _view(point, drawn, weight, battles, established)
         for point, drawn in zip(points, rounds, strict=True)
     }
     board = Board(
@@ -134,7 +136,7 @@ def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
         main=_main(fitted, views),
         views=views,
         pairs=pairs_of(battles),
-        agreement=agreement_of(battles, level=settings.level),
+        agreement=agreement_of(battles),
         notes=(),
     )
     keys = np.unique(fitted.keys)
@@ -143,13 +145,7 @@ def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
     return board, Rounds(keys=keys[keys < UNNAMED], theta=theta)
 
 
-def _point(
-    name: ViewName,
-    outcomes: Outcomes,
-    battles: Battles,
-    fitted: Battles,
-    settings: RatingSettings,
-) -> _Point:
+def _point(name: ViewName, outcomes: Outcomes, battles: Battles, fitted: Battles) -> _Point:
     counted = views_of(fitted).get(name)
     if counted is None:
         nothing = np.zeros(fitted.n)
@@ -165,7 +161,7 @@ def _point(
         games=games,
         cells=cells,
         structure=structure,
-        theta=ratings(cells.whole, structure, prior_sd=settings.prior_sd / settings.points),
+        theta=ratings(cells.whole, structure, prior_sd=PRIOR_SD),
     )
 
 
@@ -193,15 +189,12 @@ def _view(
     weight: Floats,
     battles: Battles,
     established: Bools,
-    settings: RatingSettings,
 ) -> View:
-    level = settings.level
     unsolved, structure = unsolved_of(drawn.pull, point.structure, established)
     shares = center_shares(structure, weight)
     theta = centered(point.theta, structure, shares)
     rounds = centered(drawn.theta, structure, shares)
-    prior_sd = settings.prior_sd / settings.points
-    spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
+    spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=PRIOR_SD)
     deviation = _implied_deviations(spread, structure, shares)
     ranked = structure.rated & established & ~(structure.no_floor & structure.no_ceiling)
     return View(
@@ -211,11 +204,10 @@ def _view(
         ratings=_ratings(
             replace(point, structure=structure, theta=theta),
             shares,
-            intervals_of(theta, rounds, deviation, structure, level=level),
-            rank_sets(theta, rounds, spread, structure, level=level, ranked=ranked),
+            intervals_of(theta, rounds, deviation, structure),
+            rank_sets(theta, rounds, spread, structure, ranked=ranked),
             battles,
             established,
-            settings,
         ),
         unsolved=unsolved,
     )
@@ -236,7 +228,6 @@ def _ratings(
     ranks: tuple[Ints, Ints],
     battles: Battles,
     established: Bools,
-    settings: RatingSettings,
 ) -> tuple[Rating, ...]:
     """Best first; then the provisional models, and those without a rating last."""
     is_rated, theta = point.structure.rated.tolist(), point.theta
@@ -259,9 +250,9 @@ def _ratings(
                 model=models[i],
                 battles=int(point.played[i]),
                 failed=int(failed[i]),
-                score=_score(theta[i], settings),
-                low=_score(low[i], settings),
-                high=_score(high[i], settings),
+                score=_score(theta[i]),
+                low=_score(low[i]),
+                high=_score(high[i]),
                 rank=place if ranked else None,
                 rank_low=int(rank_low[i]) if ranked else None,
                 rank_high=int(rank_high[i]) if ranked else None,
@@ -280,7 +271,7 @@ def _unbounded(structure: Structure, model: int) -> Unbounded | None:
     return "above" if above else "below" if below else None
 
 
-def _score(theta: float, settings: RatingSettings) -> float | None:
+def _score(theta: float) -> float | None:
     """A rating on the Elo scale; None for one that is not finite."""
-    score = settings.center + settings.points * float(theta)
+    score = CENTER + POINTS * float(theta)
     return score if np.isfinite(score) else None

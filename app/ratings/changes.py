@@ -14,6 +14,7 @@ from app.ratings.board import Leaderboard
 from app.ratings.bradley_terry import Floats
 from app.ratings.intervals import joint_reach
 from app.ratings.results import (
+    POINTS,
     Board,
     Changes,
     LeaderboardResults,
@@ -106,9 +107,7 @@ def _reach(
     ]
     length = min(map(len, drawn))
     gap = drawn[1][:length] - drawn[0][:length]
-    settings = now.results.settings
-    reach = joint_reach(gap - (gap @ shares)[:, None], settings.level)
-    return np.asarray(settings.points * reach)
+    return np.asarray(POINTS * joint_reach(gap - (gap @ shares)[:, None]))
 
 
 def _change(

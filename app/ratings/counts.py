@@ -6,7 +6,7 @@ from app.core.verdict_errors import Share, weighted_share
 from app.ratings.battles import Battles
 from app.ratings.bradley_terry import Bools, Floats, sums
 from app.ratings.outcomes import preferred
-from app.ratings.results import Agreement, ModelPair
+from app.ratings.results import LEVEL, Agreement, ModelPair
 
 
 def pairs_of(battles: Battles) -> tuple[ModelPair, ...]:
@@ -33,16 +33,16 @@ def pairs_of(battles: Battles) -> tuple[ModelPair, ...]:
     )
 
 
-def agreement_of(battles: Battles, *, level: float) -> Agreement | None:
+def agreement_of(battles: Battles) -> Agreement | None:
     """The judge's errors by the people's labels; None without labels."""
     labeled = battles.labeled
     if not labeled.any():
         return None
     tie = labeled & (battles.human == 0.5)
     accepted = labeled & battles.accepted
-    ties = _share(battles, accepted, tie.astype(np.float64), level)
-    error = _error(battles, accepted & ~tie, battles.verdict, level)
-    always = _error(battles, battles.preferred & labeled & ~tie, preferred(battles.p_bar), level)
+    ties = _share(battles, accepted, tie.astype(np.float64))
+    error = _error(battles, accepted & ~tie, battles.verdict)
+    always = _error(battles, battles.preferred & labeled & ~tie, preferred(battles.p_bar))
     return Agreement(
         labelled=int(labeled.sum()),
         ties=int(tie.sum()),
@@ -58,16 +58,16 @@ def agreement_of(battles: Battles, *, level: float) -> Agreement | None:
     )
 
 
-def _share(battles: Battles, counted: Bools, values: Floats, level: float) -> Share | None:
+def _share(battles: Battles, counted: Bools, values: Floats) -> Share | None:
     if not counted.any():
         return None
     weight = 1.0 / battles.human_probability[counted]
-    return weighted_share(values[counted], weight, battles.unit[counted], level=level)
+    return weighted_share(values[counted], weight, battles.unit[counted], level=LEVEL)
 
 
-def _error(battles: Battles, counted: Bools, answer: Floats, level: float) -> Share | None:
+def _error(battles: Battles, counted: Bools, answer: Floats) -> Share | None:
     """Share of wrong answers, where people's labels are wrong as often as their noise says."""
-    share = _share(battles, counted, np.abs(answer - battles.human), level)
+    share = _share(battles, counted, np.abs(answer - battles.human))
     if share is None or np.isnan(answer[counted]).any():
         return None
     noise = battles.label_noise

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from app.ratings.bradley_terry import Bools, Floats, Ints, Structure
+from app.ratings.results import LEVEL
 
 # Share of the rounds that may have no finite ratings, before their prior shows in an interval.
 MOST_UNSOLVED = 0.01
@@ -44,8 +45,6 @@ def intervals_of(
     replicates: Floats,
     implied: Floats,
     structure: Structure,
-    *,
-    level: float,
 ) -> tuple[Floats, Floats]:
     """Intervals of single ratings: so many standard deviations of the bootstrap to each side.
 
@@ -67,7 +66,7 @@ def intervals_of(
     """
     spread = replicates.std(axis=0)
     spread = np.where(structure.unbounded, np.maximum(spread, implied), spread)
-    reach = ndtri(0.5 + level / 2.0) * spread
+    reach = ndtri(0.5 + LEVEL / 2.0) * spread
     low = np.where(structure.no_floor, -np.inf, theta - reach)
     high = np.where(structure.no_ceiling, np.inf, theta + reach)
     return low, high
@@ -79,13 +78,12 @@ def rank_sets(
     covariance: Floats,
     structure: Structure,
     *,
-    level: float,
     ranked: Bools | None = None,
 ) -> tuple[Ints, Ints]:
     """Ranks that are consistent with the data, for all models together.
 
     A model is above another if the interval of their difference is above 0. The intervals of all
-    differences hold together with the probability `level`: their half-width is a quantile of the
+    differences hold together with the probability LEVEL: their half-width is a quantile of the
     largest studentised difference (Mogstad, Romano, Shaikh and Wilhelm, 2024).
 
     Args:
@@ -106,7 +104,7 @@ def rank_sets(
     extreme = structure.unbounded[inside]
     deviation = _deviations(replicates[:, inside], covariance[np.ix_(inside, inside)], extreme)
     ratio = _largest_ratios(replicates[:, inside], deviation)
-    width = deviation * np.quantile(ratio, level)
+    width = deviation * np.quantile(ratio, LEVEL)
     gap = theta[inside][:, None] - theta[inside][None, :]
     low[inside] = 1 + (gap < -width).sum(axis=1)
     high[inside] = len(inside) - (gap > width).sum(axis=1)
@@ -132,14 +130,14 @@ def _largest_ratios(replicates: Floats, deviation: Floats) -> Floats:
     return np.array([np.abs((each[:, None] - each[None, :]) / scale).max() for each in noise])
 
 
-def joint_reach(replicates: Floats, level: float) -> Floats:
+def joint_reach(replicates: Floats) -> Floats:
     """Shape (k,). Half widths of intervals that hold together, of a bootstrap of shape (rounds, k).
 
     They are a quantile of the largest studentised deviation.
     """
     spread = replicates.std(axis=0)
     ratio = np.abs(_noise(replicates) / np.where(spread > 0, spread, np.inf)).max(axis=1)
-    return np.asarray(spread * np.quantile(ratio, level))
+    return np.asarray(spread * np.quantile(ratio, LEVEL))
 
 
 def _noise(replicates: Floats) -> Floats:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scipy.stats import binomtest
 
 from app.ratings.battles import PEOPLE
-from app.ratings.results import Board, RatingSettings, Unbounded, View
+from app.ratings.results import PRIOR_POINTS, Board, RatingSettings, Unbounded, View
 
 NO_PROMISE = (
     "Ratings come without a guarantee. Alpha concerns the share of wrong verdicts among all "
@@ -165,7 +165,7 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
             yield (
                 f"{_listed(models)}: nothing bounds the score {reason}, or so few that more than "
                 f"1% of the bootstrap's rounds have no finite rating. The "
-                f"score comes from a prior of {settings.prior_sd:g} points."
+                f"score comes from a prior of {PRIOR_POINTS:g} points."
             )
     few = [each.model for each in view.ratings if each.provisional]
     if few:

@@ -13,6 +13,9 @@ from markupsafe import Markup, escape
 from app.core.printable import printable_value
 from app.files.replacing import replace_text
 from app.ratings.results import (
+    CENTER,
+    LEVEL,
+    SCALE,
     VIEWS,
     Board,
     Changes,
@@ -138,6 +141,9 @@ def render_page(results: LeaderboardResults, title: str | None = None) -> str:
     }
     environment.globals |= {
         "dash": _DASH,
+        "level": f"{100 * LEVEL:g}%",
+        "scale": f"{SCALE:g}",
+        "center": f"{CENTER:g}",
         "ranks": _ranks,
         "change_words": change_words,
         "unbounded_words": _UNBOUNDED,
@@ -273,7 +279,7 @@ def _facts(board: Board, results: LeaderboardResults) -> tuple[tuple[str, str], 
         ("Labeled by people", labeled),
         (
             "Intervals",
-            f"{100 * settings.level:g}%, bootstrap over questions, {settings.rounds:,} rounds, "
+            f"{100 * LEVEL:g}%, bootstrap over questions, {settings.rounds:,} rounds, "
             f"seed {settings.seed}",
         ),
         ("Made", f"{results.made}, scope-judge {results.version}"),

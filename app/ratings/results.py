@@ -5,6 +5,15 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 FORMAT = 3
+# Level of the intervals.
+LEVEL = 0.95
+# Points of the Elo scale for ten-fold odds and for one logit, and the mean score of the established
+# models, weighted by the information of their battles.
+SCALE, CENTER = 400.0, 1000.0
+POINTS = SCALE / math.log(10.0)
+# Standard deviation, in points and in logits, of the prior that keeps each rating finite.
+PRIOR_POINTS = 1000.0
+PRIOR_SD = PRIOR_POINTS / POINTS
 
 Unbounded = Literal["above", "below", "both"]
 ViewName = Literal["accepted", "soft", "abstain_as_tie", "debiased", "people"]
@@ -33,7 +42,7 @@ class Rating:
             so in more than 1% of the rounds of the bootstrap.
         provisional: Whether the model has fewer judged battles than `min_battles`, or no bound on
             both sides; it has no rank, and the page shows no score.
-        center_share: How much the model counts in the mean that has the score `center`; the shares
+        center_share: How much the model counts in the mean that has the score CENTER; the shares
             sum to 1. None without a score.
     """
 
@@ -214,26 +223,12 @@ class RatingSettings:
     """How the results were computed.
 
     Args:
-        level: Level of the intervals, e.g. 0.95.
-        scale: Points of the Elo scale for ten-fold odds.
-        center: Mean score of the established models, weighted by the information of their battles.
         min_battles: Judged battles that make a model established; others are provisional.
-        prior_sd: Standard deviation of the prior of a rating in points; it keeps the rating of a
-            model that won all its battles finite.
     """
 
     rounds: int = 1000
     seed: int = 0
-    level: float = 0.95
-    scale: float = 400.0
-    center: float = 1000.0
-    prior_sd: float = 1000.0
     min_battles: int = 30
-
-    @property
-    def points(self) -> float:
-        """Points of the Elo scale for one logit."""
-        return self.scale / math.log(10.0)
 
 
 @dataclass(frozen=True, kw_only=True)

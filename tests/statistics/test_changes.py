@@ -11,7 +11,7 @@ from scipy.special import expit
 from app.ratings.board import Leaderboard
 from app.ratings.changes import changes_of
 from app.ratings.leaderboard import leaderboard_from
-from app.ratings.results import Changes, RatingSettings
+from app.ratings.results import POINTS, Changes, RatingSettings
 from app.ratings.rows import read_battles
 from tests.unit.ratings.arena import Arena, simulated, write
 
@@ -83,7 +83,7 @@ def simulated_weeks(arenas: int, gain: float, folder: Path) -> Weeks:
         }
         models = now.results.board.models
         zero = sum(g * (shares[m] or 0.0) for g, m in zip(gains, models, strict=True))
-        truth = {m: SETTINGS.points * float(g - zero) for g, m in zip(gains, models, strict=True)}
+        truth = {m: POINTS * float(g - zero) for g, m in zip(gains, models, strict=True)}
         better = {each.model for each in changes.models if each.moved and (each.change or 0.0) > 0}
         best = models[BETTER]
         wrongly = bool(better - {best}) or (gain == 0 and best in better)

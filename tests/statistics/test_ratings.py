@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from app.ratings.results import ViewName
+from app.ratings.results import POINTS, ViewName
 from tests.statistics.worlds.arenas import FAVORED, WORLDS, labeled_arena
-from tests.statistics.worlds.rated import POINTS, Runs
+from tests.statistics.worlds.rated import Runs
 from tests.statistics.worlds.rated import runs as runs_of
 from tests.unit.ratings.arena import simulated
 

@@ -14,7 +14,7 @@ from app.cli.running import options
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
     from app.ratings.board import Leaderboard
-    from app.ratings.results import Board, Rating, RatingSettings
+    from app.ratings.results import Board, Rating
 
 PAGE_NAME = "leaderboard.html"
 
@@ -88,7 +88,7 @@ def leaderboard(
     with console.status("rating"):
         found = leaderboard_from(battles, settings, made=made, against=against)
     _write(found, title, out)
-    _print(found, settings)
+    _print(found)
     say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
 
 
@@ -104,22 +104,24 @@ def _write(found: "Leaderboard", title: str | None, out: Path) -> None:
         raise CommandError(f"{exc.filename or out} cannot be written: {exc.strerror}") from None
 
 
-def _print(found: "Leaderboard", settings: "RatingSettings") -> None:
+def _print(found: "Leaderboard") -> None:
     from app.ratings.page import change_sentences
 
     board = found.results.board
-    _print_main(board, settings)
+    _print_main(board)
     changes = [] if found.results.changes is None else change_sentences(found.results.changes)
     for note in [*changes, *board.notes]:
         say(f"- {note}", output=stdout)
 
 
-def _print_main(board: "Board", settings: "RatingSettings") -> None:
+def _print_main(board: "Board") -> None:
     """Prints the main view of a board."""
+    from app.ratings.results import LEVEL
+
     main = board.views[board.main]
     failures = board.errors > 0
     table = Table("rank", "rank set", "model")
-    for heading in ("score", f"{settings.level:.0%} interval", "battles"):
+    for heading in ("score", f"{LEVEL:.0%} interval", "battles"):
         table.add_column(heading, justify="right")
     if failures:
         table.add_column("failed", justify="right")

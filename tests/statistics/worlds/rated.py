@@ -10,11 +10,8 @@ from app.ratings.bootstrap import cells_of, replicates
 from app.ratings.bradley_terry import Bools, Floats, centered, ratings, structure_of
 from app.ratings.intervals import intervals_of, rank_sets
 from app.ratings.outcomes import games_of, views_of
-from app.ratings.results import RatingSettings, ViewName
+from app.ratings.results import POINTS, PRIOR_SD, ViewName
 from tests.unit.ratings.arena import Arena
-
-POINTS = RatingSettings().points
-PRIOR_SD = RatingSettings().prior_sd / POINTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +63,10 @@ def runs(
         theta = ratings(cells.whole, structure, prior_sd=PRIOR_SD)
         (drawn,) = replicates([cells], [theta], rounds=rounds, seed=seed, prior_sd=PRIOR_SD)
         thetas = centered(drawn.theta, structure)
-        low, high = intervals_of(theta, thetas, np.zeros(len(theta)), structure, level=0.95)
+        low, high = intervals_of(theta, thetas, np.zeros(len(theta)), structure)
         covered = (low < arena.strength) & (arena.strength < high)
         models = len(theta)
-        best, worst = rank_sets(theta, thetas, np.zeros((models, models)), structure, level=0.95)
+        best, worst = rank_sets(theta, thetas, np.zeros((models, models)), structure)
         # The models of an arena are in ascending order of strength.
         true_rank = np.arange(models, 0, -1)
         errors.append((theta - arena.strength) * POINTS)
