@@ -13,9 +13,10 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from app.api.problems import answer, no_method, no_route
+from app.api.problems import answer, no_route
 from app.core.errors import (
     ForbiddenError,
+    MethodNotAllowedError,
     RouteNotFoundError,
     ScopeJudgeError,
     UnauthenticatedError,
@@ -263,7 +264,8 @@ class Authentication:
         if allowed is not None:
             # The metrics count the request at this route, as if the router had refused it.
             scope["route"] = route
-            raise no_method(allowed)
+            methods = tuple(sorted(allowed))
+            raise MethodNotAllowedError(f"this path allows {', '.join(methods)}", allowed=methods)
         if caller is not None:
             _check_permitted(caller, need)
 

@@ -1,6 +1,6 @@
 """Errors as RFC 9457 problems; STATUS is the only table of HTTP statuses."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -148,12 +148,6 @@ def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None 
 def no_route(path: str) -> errors.RouteNotFoundError:
     """The error for an unknown path."""
     return errors.RouteNotFoundError(f"there is no route {path[:_LONGEST_PATH]}")
-
-
-def no_method(allowed: Iterable[str]) -> errors.MethodNotAllowedError:
-    """The error for a method that a path does not allow."""
-    methods = tuple(sorted(allowed))
-    return errors.MethodNotAllowedError(f"this path allows {', '.join(methods)}", allowed=methods)
 
 
 class InvalidBodyError(HTTPException):

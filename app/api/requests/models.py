@@ -164,7 +164,9 @@ Response = Annotated[
 ]
 
 
-class _ComparisonIn(Strict):
+class PairIn(Strict):
+    """Two responses to a question."""
+
     question: Question = Field(
         description="The question: a text, or the conversation so far as a list of messages."
     )
@@ -172,6 +174,7 @@ class _ComparisonIn(Strict):
         description="The first response: a text, or a list of texts, one per turn."
     )
     response_b: Response = Field(description="The second response, likewise.")
+    id: OptionalId = None
 
     def comparison(self) -> Comparison:
         """The comparison; raises InvalidComparisonError if it cannot be judged as written."""
@@ -229,10 +232,9 @@ def invalid_field(field: str, reason: str) -> InvalidRequestError:
     return InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
 
 
-class JudgeIn(_ComparisonIn, CriterionIn):
+class JudgeIn(PairIn, CriterionIn):
     """One comparison to judge."""
 
-    id: OptionalId = None
     explain: Explain = False
 
     def asked(self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None) -> Asked:
@@ -312,10 +314,9 @@ class JudgeBatchIn(CriterionIn):
     comparisons: list[SkipValidation[JudgeIn]] = Field(description="The comparisons.")
 
 
-class ExampleIn(_ComparisonIn):
+class ExampleIn(PairIn):
     """A comparison with a person's label."""
 
-    id: OptionalId = None
     label: Label = Field(description="The better response (`A`, `B`), or `tie`.")
 
     def labelled(self) -> LabeledComparison:
@@ -345,17 +346,11 @@ class CalibrateIn(LabeledBatchIn):
     dry_run: DryRun = False
 
 
-class PoolPairIn(_ComparisonIn):
-    """A comparison without a label."""
-
-    id: OptionalId = None
-
-
 class PoolIn(Strict):
     """Comparisons of the traffic, to be judged now and labeled later."""
 
     # `PostedItems` validates them, after the route has checked how many there are.
-    comparisons: list[SkipValidation[PoolPairIn]] = Field(description="The pairs, without labels.")
+    comparisons: list[SkipValidation[PairIn]] = Field(description="The pairs, without labels.")
     alpha: Probability | None = Field(
         None,
         description="The alpha to label for: a new set with too few pairs for its first test is "

@@ -25,8 +25,8 @@ from app.api.requests.models import (
     Digest,
     ExampleIn,
     LabeledBatchIn,
+    PairIn,
     PoolIn,
-    PoolPairIn,
     PostedItems,
     Probability,
     RollbackIn,
@@ -273,7 +273,7 @@ def _least(alpha: float | None, delta: float) -> int:
 
 
 def _read_pairs(body: PoolIn) -> PostedItems[Comparison]:
-    return PostedItems(PoolPairIn, body.comparisons, PoolPairIn.comparison)
+    return PostedItems(PairIn, body.comparisons, PairIn.comparison)
 
 
 def _digests(pairs: PostedItems[Comparison], batch: JudgedBatch) -> list[str | None]:

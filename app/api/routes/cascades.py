@@ -12,8 +12,8 @@ from app.api.problems import PROBLEMS, problem_of
 from app.api.requests.models import (
     Digest,
     DryRun,
+    PairIn,
     PoolIn,
-    PoolPairIn,
     PostedItems,
     Probability,
     Strict,
@@ -71,9 +71,7 @@ async def score_pairs(body: PoolIn, request: JsonRequest) -> Response:
     """Scores pairs without labels, for a cascade's large judge and for `cascade plan`."""
     services = request.services
     request.check_comparisons(len(body.comparisons))
-    pairs = await request.run(
-        PostedItems[Comparison], PoolPairIn, body.comparisons, PoolPairIn.comparison
-    )
+    pairs = await request.run(PostedItems[Comparison], PairIn, body.comparisons, PairIn.comparison)
     async with services.admission.admit(len(pairs.read)):
         outcomes = await services.calibrator.scores(pairs.read)
     found = iter(outcomes)
