@@ -305,11 +305,9 @@ def _check_permitted(caller: Caller, need: Need) -> None:
 
 
 def _match(scope: Scope) -> tuple[Any, Need, frozenset[str] | None]:
-    """Finds the route of a request with the router's own routes, so that both always agree.
+    """The route, None if the path is unknown; its need; and its methods if this one is none.
 
-    Returns:
-        The route of the path, or None if the path is unknown; the permission that it requires; and
-        the methods of the path if the request has a different one, otherwise None.
+    The routes are the router's own, so that both always agree.
     """
     nearest: Any = None
     allowed: set[str] = set()
@@ -328,10 +326,7 @@ def _match(scope: Scope) -> tuple[Any, Need, frozenset[str] | None]:
 
 
 def _sent_key(scope: Scope, *, basic: bool) -> bytes | None:
-    """The key of the request; None unless it has exactly one Authorization header with a key.
-
-    With `basic`, the key may also be the password of HTTP Basic.
-    """
+    """The key of the only Authorization header, with `basic` also as a password; else None."""
     sent = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(sent) != 1:
         return None

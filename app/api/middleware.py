@@ -29,10 +29,7 @@ from app.observability.logs import log_defect
 
 
 class Prefix:
-    """Lets a proxy pass requests on with the prefix under which it shows the service.
-
-    A request without the prefix comes from a proxy that takes it off, or from this machine.
-    """
+    """Takes off the prefix under which a proxy shows the service, if a request has it."""
 
     def __init__(self, app: ASGIApp, *, prefix: str) -> None:
         self._app = app
@@ -112,9 +109,9 @@ class Observation:
 def _log_access(
     method: str, path: str, status: int, *, client: str, key: str | None, request: str, ms: float
 ) -> None:
-    """Logs a request, unless it is a successful probe, of which a proxy sends two a second.
+    """Logs a request without parts of its path that are no names, which may be a text.
 
-    A caller may put anything into the path, even a text: parts that are no names are left out.
+    Successful probes are left out: a proxy sends two a second.
     """
     if path in (*PROBES, "/metrics") and status == 200:
         return
@@ -182,11 +179,8 @@ class Gate:
     FastAPI does not cancel a handler when the client leaves or the deadline passes, so the engine
     would work in vain.
 
-    A body whose Content-Length exceeds the limit is refused unread; any other as soon as the
-    received bytes exceed it.
-
     Args:
-        timeout_s: Time from the beginning of a request to its answer, in seconds.
+        timeout_s: Time from the beginning of a request to its answer.
         bodies_pending: All requests in progress have at most as many bytes as so many of the
             largest; those of one key have at most half of it.
     """

@@ -249,12 +249,9 @@ Read = TypeVar("Read")
 class PostedItems(Generic[Read]):
     """The items of a batch, each of which is read on its own.
 
-    Args:
-        convert: Makes an item to judge; raises RequestError if it cannot be judged as written.
-
     Attributes:
         ids: The caller's id of each item; None if it has none.
-        items: Each item, or the error that prevents it.
+        items: Each item as `convert` makes it, or the error that prevents it.
     """
 
     def __init__(

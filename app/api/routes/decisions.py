@@ -92,12 +92,7 @@ class Decision:
         )
 
     def choice(self, judged: records.Judgment) -> Value:
-        """The likelier option, the first one of equals; or `abstain_as` for an abstention.
-
-        Raises:
-            JudgmentFailedError: The judge has no preference, and without `abstain_as` the answer
-                would have to be one of the options.
-        """
+        """The likelier option, the first one of equals; or `abstain_as` for an abstention."""
         if judged.verdict == "abstain" and self.abstain_as is not None:
             return self.abstain_as
         if judged.p_bar is None:
@@ -199,15 +194,11 @@ class _DecisionsIn(DecisionOptions):
         """The questions in their order."""
 
     def decisions(self, query: DecisionOptions, *, most_characters: int) -> list[Decision]:
-        """The questions as comparisons.
-
-        Args:
-            query: The options in the URL.
-            most_characters: Most characters of all comparisons' questions together, which repeat
-                the state or the input.
+        """The questions as comparisons; `query` are the options in the URL.
 
         Raises:
-            BatchTooLargeError: They have more characters.
+            BatchTooLargeError: The comparisons, which repeat the state or the input, have more
+                characters together.
             InvalidComparisonError: A question does not choose between two texts.
         """
         abstain_as = query.abstain_as if self.abstain_as is None else self.abstain_as

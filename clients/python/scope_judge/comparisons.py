@@ -105,16 +105,8 @@ def comparison(
 def rows_of(given: Any, *more: str, labeled: bool = False) -> Any:
     """The rows of a pandas DataFrame as mappings, without empty cells; other inputs as they are.
 
-    Only the columns of a pair are read, so that the table may have others. A number in place of a
-    text is written out.
-
-    Args:
-        given: The pairs of a caller.
-        more: Names of other columns that are read if the table has them.
-        labeled: Whether the rows have a label; a row without one is None.
-
-    Raises:
-        TypeError: The table lacks a column.
+    A number in place of a text is written out, and columns that are neither those of a pair nor
+    named in `more` are left out. With `labeled`, a row without a label is None.
     """
     if not (hasattr(given, "to_dict") and hasattr(given, "columns")):
         return given

@@ -17,11 +17,10 @@ class ScopeError(Exception):
     The message says what is wrong and what to do. It contains neither a key nor a judged text.
 
     Args:
-        detail: The message.
         code: Stable code of the service's error, such as "judge_mismatch", or one of the client:
             "no_connection", "timeout", "unexpected_answer".
         status: HTTP status; None without an answer.
-        retry_after_s: Seconds after which the service asks to be tried again; None without a wish.
+        retry_after_s: When the service asks to be tried again; None without a wish.
     """
 
     def __init__(

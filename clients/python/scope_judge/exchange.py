@@ -82,8 +82,6 @@ class Call(NamedTuple):
     """A request.
 
     Args:
-        method: HTTP method.
-        path: Path below the address of the service.
         content: JSON; None for no body.
         idempotent: Whether a request that may have arrived can be sent again.
         patient: Whether a 504 is tried again, too. A sender that makes smaller requests of it says

@@ -125,12 +125,7 @@ def _number(kind: type[int] | type[float], text: str, variable: str) -> float:
 
 
 class Reward(NamedTuple):
-    """The reward of one response.
-
-    Args:
-        value: From -1 to 1; None for no reward.
-        reason: One of REASONS if there is no reward; otherwise None.
-    """
+    """The reward of one response, from -1 to 1; or None, with one of REASONS."""
 
     value: float | None
     reason: str | None
@@ -346,14 +341,9 @@ def flags_of(reward: Reward) -> dict[str, int]:
 def metrics_of(rewards: Sequence[Reward], with_reference: Sequence[Reward]) -> dict[str, float]:
     """The shares that trainers log.
 
-    Args:
-        rewards: The rewards of all responses.
-        with_reference: Rewards of the same responses compared with references; empty without.
-
-    Returns:
-        The share of responses without a reward by its reason, and with references `coverage`, the
-        share of responses whose comparison was accepted, and `win_rate`, the share of wins among
-        these, which is missing if there are none.
+    They are the share of responses without a reward by its reason, and for `with_reference`, the
+    rewards of the same responses compared with references, `coverage`, the share of accepted
+    comparisons, and `win_rate`, the share of wins among these.
     """
     reasons = [reward.reason for reward in rewards]
     shares = {reason: reasons.count(reason) / max(1, len(reasons)) for reason in REASONS}

@@ -30,18 +30,15 @@ async def compute_score(
 
     Calls of the same few milliseconds are sent as one batch.
 
-    verl has no value for "no reward". The score is then 0, and a 1 beside it says why: `abstained`,
-    `failed`, `tied`, `empty` or `unanswered`. The keys are the same for every sample, as verl needs
-    them.
+    verl has no value for "no reward". The score is then 0, and a 1 beside it says why. The keys are
+    the same for every sample, as verl needs them.
 
     Args:
-        data_source: Name of the data set; it is not used.
+        data_source: Not used, like the arguments that begin with `reward_`.
         solution_str: The response.
         ground_truth: The reference response.
         extra_info: Fields of the sample, of which one is the question.
         question_key: The field of `extra_info` that is the question: a text, or messages.
-        reward_router_address: Address of verl's own reward model; it is not used.
-        reward_model_tokenizer: Tokenizer of verl's own reward model; it is not used.
         **options: Address, key, rule and failures; see `RewardOptions`. verl passes those of
             `reward.custom_reward_function.reward_kwargs`.
 
@@ -59,18 +56,14 @@ async def compute_score(
             "extra_info when you prepare the data, or name its field with "
             "reward.custom_reward_function.reward_kwargs.question_key"
         )
-    _check_reference(ground_truth)
-    group = (_plain(question), [solution_str], _plain(ground_truth))
-    ((reward,),) = await shared_source(**options).of_groups_async([group])
-    return {"score": reward.value or 0.0, **flags_of(reward)}
-
-
-def _check_reference(reference: Completion) -> None:
-    if reference is None or (isinstance(reference, str) and not reference.strip()):
+    if ground_truth is None or (isinstance(ground_truth, str) and not ground_truth.strip()):
         raise ValueError(
             "reward_model.ground_truth is empty, and the response is compared with it: write a "
             "reference response into it when you prepare the data"
         )
+    group = (_plain(question), [solution_str], _plain(ground_truth))
+    ((reward,),) = await shared_source(**options).of_groups_async([group])
+    return {"score": reward.value or 0.0, **flags_of(reward)}
 
 
 def _plain(value: Any) -> Question:

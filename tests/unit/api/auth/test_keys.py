@@ -35,15 +35,6 @@ def caller_name(keys: Keys, name: str) -> str:
     return keys.caller(key_of(name).encode()).name
 
 
-def test_a_key_identifies_its_caller_with_roles_and_sets(path: Path, clock: Clock) -> None:
-    write_keys(path, entry("a", ["judge", "admin"]), entry("b", [], ["one", "two"]))
-    keys = Keys(path, clock=clock)
-    a, b = (keys.caller(key_of(name).encode()) for name in "ab")
-    assert (a.name, a.roles, a.calibrations) == ("a", ["judge", "admin"], None)
-    assert (b.name, b.roles, b.calibrations) == ("b", [], ["one", "two"])
-    assert len(keys) == 2
-
-
 def test_a_key_is_refused_with_the_reason_from_its_end_on(path: Path, clock: Clock) -> None:
     ends = datetime(2026, 11, 30, tzinfo=UTC)
     limits = {"expires": "2026-11-30T00:00:00Z", "comparisons_per_minute": 60}
