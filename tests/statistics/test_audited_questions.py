@@ -60,12 +60,6 @@ def test_expired_errors_make_no_false_certificate(count: int) -> None:
     assert sum(run.alarm for run in found) / count <= at_most(count)
 
 
-def test_a_small_error_is_certified_although_a_few_draws_expire() -> None:
-    world = Expiring(0.05, 0.02, only_errors=False)
-    found = expiring_runs(world, labels=3000, count=40, seed=6)
-    assert sum(run.certified for run in found) >= 39
-
-
 @pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.long)])
 def test_questions_that_come_every_day_again_raise_no_false_alarm(count: int) -> None:
     # The monitor looks again and again while the draws of a question come.

@@ -114,16 +114,3 @@ def test_whoever_closes_by_the_outcome_moves_no_interval_off_the_error(
     found = closing_runs(error, closer, count=RUNS, seed=8)
     missed = sum(not run.error_interval[0] <= error <= run.error_interval[1] for run in found)
     assert missed / RUNS <= AT_MOST
-
-
-def test_a_change_still_alarms_and_a_small_error_is_still_certified_with_a_few_closed() -> None:
-    rng = np.random.default_rng(9)
-    for error, alarmed, certified in ((0.3, RUNS, 0), (0.03, 0, RUNS)):
-        runs_of = list[MonitorFigures]()
-        for _ in range(RUNS):
-            wrong = rng.random(1500) < error
-            # One draw in fifty, whatever its label.
-            closed = rng.random(1500) < 0.02
-            runs_of.append(monitor(wrong, unlabeled=closed, alpha=ALPHA))
-        assert sum(run.alarm for run in runs_of) == pytest.approx(alarmed, abs=0.02 * RUNS)
-        assert sum(run.certified for run in runs_of) == pytest.approx(certified, abs=0.02 * RUNS)

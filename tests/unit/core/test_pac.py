@@ -107,27 +107,6 @@ def test_a_start_rank_is_the_smallest_with_its_power(alpha: int, delta: int, noi
     assert start_rank(*shares, fair - 1) is None
 
 
-def test_91_points_by_hand() -> None:
-    # At n = 91 there is one rank, 91: P[Bin(91, 0.1) <= 5] = 0.094 passes, <= 6 is 0.18.
-    scores = np.linspace(0.0, 0.6, 91)
-    for errors, expected in ((0, LN2), (5, LN2), (6, -math.inf)):
-        wrong = np.arange(91) < errors
-        assert pac_threshold(scores, wrong, alpha=0.1, delta=0.1) == expected
-    assert pac_threshold(scores[:90], np.zeros(90), alpha=0.1, delta=0.1) == -math.inf
-
-
-def test_the_walk_stops_at_the_first_rank_that_fails() -> None:
-    # The start is 91, where 5 errors pass; the next rank that allows one more is 104:
-    # P[Bin(104, 0.1) <= 6] = 0.0924. Errors at places 96 to 105 (counted from 1): rank 91 has
-    # none, 104 has 9 and fails. Later ranks would pass (10 errors in 200: 0.008), unreached.
-    assert rank_sequence(0.1, 0.1, 0.0, 200)[:2] == (91, 104)
-    scores = np.arange(1, 201) / 300
-    wrong = (np.arange(1, 201) >= 96) & (np.arange(1, 201) <= 105)
-    assert cdf(6, 104, 10, 100) <= 0.1 < cdf(6, 103, 10, 100)
-    assert cdf(10, 200, 10, 100) < 0.1
-    assert pac_threshold(scores, wrong, alpha=0.1, delta=0.1) == 91 / 300
-
-
 @pytest.mark.parametrize(("alpha", "delta", "noise"), CASES)
 def test_the_threshold_is_that_of_the_naive_loop(alpha: int, delta: int, noise: int) -> None:
     rng = random.Random(alpha * 100 + noise)

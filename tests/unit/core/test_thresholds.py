@@ -113,18 +113,6 @@ def test_the_curve_agrees_with_the_definition_at_equality(n: int, noise: str) ->
 
 
 @patient
-@given(points, noises, st.randoms())
-def test_the_order_of_the_points_changes_nothing(
-    data: list[tuple[float, bool]], noise: float, rng: random.Random
-) -> None:
-    here = fit(data, noise)
-    rng.shuffle(data)
-    there = fit(data, noise)
-    for name in ("scores", "accepted", "errors", "risk_levels"):
-        assert getattr(here, name).tolist() == getattr(there, name).tolist()
-
-
-@patient
 @given(points, noises)
 def test_thresholds_never_decrease_in_alpha(data: list[tuple[float, bool]], noise: float) -> None:
     curve = fit(data, noise)

@@ -120,13 +120,7 @@ def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:
     assert again["d"].pairs != found["d"].pairs
 
 
-def test_a_file_of_several_judges_or_none_is_refused() -> None:
-    two = (pair(1, 0.9), JudgedPair(dataset="d", id="2", group=None, label="A", gaps=(1.0, 1.0)))
-    several = Judged(
-        pairs=two, places=("1", "2"), report=LabelReport(), judges=frozenset({None, "j"})
-    )
-    with pytest.raises(InvalidRequestError, match=r"several judges \(an unnamed one, j\)"):
-        sources_of(several, Path("x"), at_most=9, seed=1)
+def test_a_file_without_a_judged_pair_is_refused() -> None:
     none = Judged(pairs=(), places=(), report=LabelReport(), judges=frozenset())
     with pytest.raises(InvalidRequestError, match="no labeled pair that was judged"):
         sources_of(none, Path("x"), at_most=9, seed=1)

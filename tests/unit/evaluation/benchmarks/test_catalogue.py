@@ -182,24 +182,17 @@ def test_pku_safe_rlhf_prefers_the_safer_response_not_the_more_helpful(tmp_path:
     assert len({pair.group for pair in found.pairs}) == 2
 
 
-def test_a_path_that_is_not_a_copy_is_refused_with_advice(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="must hold the data set as the hub"):
-        load_benchmark("mt-bench", source=str(local(tmp_path, train=[mt_bench_row()])))
-    with pytest.raises(InvalidRequestError, match=r"mt-bench: .* cannot be"):
-        load_benchmark("mt-bench", source=str(tmp_path / "nothing"))
+def test_a_benchmark_that_cannot_be_read_is_refused_with_advice(tmp_path: Path) -> None:
     other = local(tmp_path / "2", human=[reward_bench_row(1)])
-    with pytest.raises(
-        InvalidRequestError,
-        match="a row does not have the columns of lmsys/mt_bench_human_judgments",
+    for name, source, message in (
+        ("mt-bench", local(tmp_path, train=[mt_bench_row()]), "must hold the data set as the hub"),
+        ("mt-bench", str(tmp_path / "nothing"), r"mt-bench: .* cannot be"),
+        ("mt-bench", other, "does not have the columns of lmsys/mt_bench_human_judgments"),
+        ("demo", other, "is neither a file nor a benchmark"),
+        ("reward-bench", None, "check the network; if the data set is gated"),
     ):
-        load_benchmark("mt-bench", source=other)
-    with pytest.raises(InvalidRequestError, match="is neither a file nor a benchmark"):
-        load_benchmark("demo", source=other)
-
-
-def test_without_the_network_the_message_gives_advice() -> None:
-    with pytest.raises(InvalidRequestError, match="check the network; if the data set is gated"):
-        load_benchmark("reward-bench")
+        with pytest.raises(InvalidRequestError, match=message):
+            load_benchmark(name, source=source)
 
 
 def jsonl(folder: Path, *lines: Row | str) -> str:
