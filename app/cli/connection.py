@@ -30,12 +30,7 @@ def connected(
     """A client of a service that has answered, so that output is opened only if it can be used.
 
     The key is read from SCOPE_API_KEY only: every user of a machine can see the options of a
-    process. An error of a call ends the command with its message.
-
-    Args:
-        url: Address of the service.
-        patience_s: How long a request is repeated while the service does not answer.
-        otherwise: Alternative to name in the message if there is no service.
+    process. `otherwise` is the alternative to name if there is no service.
     """
     from scope_judge import ScopeClient, ScopeError
 

@@ -106,13 +106,7 @@ def print_cells(
     *,
     right: Collection[str] = (),
 ) -> None:
-    """Prints rows to stdout: as a table, or on a pipe as tab-separated lines.
-
-    Args:
-        headings: Names of the columns.
-        rows: The cells of each row.
-        right: Names of the columns with numbers.
-    """
+    """Prints rows to stdout: as a table with numbers to the right, or to a pipe, tab-separated."""
     if not on_a_terminal():
         for cells in rows:
             print("\t".join(map(printable_line, cells)))

@@ -68,13 +68,7 @@ def _log_error(message: str) -> None:
 
 
 class _Run:
-    """One run of the service, from loading the judge to the last answer.
-
-    Args:
-        settings: All settings.
-        observer: Receives the progress of the start.
-        keys: Accepted keys; None accepts everybody on this machine.
-    """
+    """One run of the service, from loading the judge to the last answer."""
 
     def __init__(
         self, settings: Settings, observer: ConsoleObserver | LoggingObserver, keys: Keys | None

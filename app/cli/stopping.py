@@ -19,11 +19,7 @@ from app.observability import logs
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Turns errors and Ctrl-C of any command into its last lines and its exit status.
-
-    Raises:
-        typer.Exit: With status 1 after an error, and 130 after Ctrl-C.
-    """
+    """Turns errors and Ctrl-C of any command into its last lines and exit status 1 or 130."""
     try:
         yield
     except _reasons() as exc:
@@ -45,12 +41,7 @@ def ending() -> Iterator[None]:
 def resumable(
     kept: str, *, only_if: Callable[[BaseException], bool] = lambda exc: True
 ) -> Iterator[None]:
-    """Says what is kept, and what to do, if an error or Ctrl-C ends the command in the block.
-
-    Args:
-        kept: The sentence.
-        only_if: Whether it is said after an exception.
-    """
+    """Says what is kept, and what to do, if an error or Ctrl-C ends the command in the block."""
     try:
         yield
     except (*_reasons(), KeyboardInterrupt) as exc:  # type: ignore[misc] # mypy 2.4

@@ -16,12 +16,7 @@ _FIELDS = ("audit", "label", "reason")
 def read_audit_labels(
     inputs: Sequence[Path], columns: str | None, encoding: str | None
 ) -> tuple[dict[str, Label], dict[str, str]]:
-    """Reads the rows of files with the columns audit, label and reason.
-
-    Args:
-        inputs: Files, folders and patterns.
-        columns: Map of columns and words, as `--map` has it; None for the usual names.
-        encoding: Encoding of text without a byte order mark; None for UTF-8.
+    """Reads the rows of files with the columns audit, label and reason, which a map may rename.
 
     Returns:
         Audit -> its label, and audit -> the reason why nobody can label it.

@@ -17,14 +17,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabeledRow:
-    """A row that may have a label.
+    """A row that may have a label, or a problem that makes it unusable.
 
     Args:
         place: File and line or row number, for people.
-        comparison: The pair; None where the texts are unknown, so that no other row can be the same
-            pair.
-        label: The label; None if it is empty.
-        problem: The reason why the row cannot be used; None if it can.
+        comparison: None where the texts are unknown, so that no other row can be the same pair.
+        label: None if it is empty.
+        problem: The reason why the row cannot be used.
         unique: Whether no other row has the pair, whatever its texts are.
     """
 
@@ -45,10 +44,8 @@ class LabelReport:
         unlabelled: Number of rows without a label.
         unusable: The rows that cannot be used.
         repeated: Places of the rows that repeat an earlier pair with the same label.
-        contradicting: For each pair with different labels, all of its rows, with their labels in
-            the order of the first row.
-        without_texts: Number of rows whose texts are unknown: repeated pairs are not found among
-            them.
+        contradicting: The rows of each pair with different labels, in the order of the first row.
+        without_texts: Number of rows whose texts, and so repetitions, are unknown.
     """
 
     usable: int = 0
@@ -83,7 +80,26 @@ class LabelReport:
     @property
     def details(self) -> list[str]:
         """A sentence for each kind of row that does not count, with the first of them."""
-        return [*self._unusable(), *self._repeated(), *self._contradicting(), *self._unknown()]
+        reasons = Counter(row.problem for row in self.unusable)
+        told = []
+        # One more is shown instead of being counted.
+        shown = _SHOWN + (len(reasons) == _SHOWN + 1)
+        for reason, number in reasons.most_common(shown):
+            places = [row.place for row in self.unusable if row.problem == reason]
+            told.append(f"unusable, {number}: {reason} ({_listed(places)})")
+        if len(reasons) > shown:
+            told.append(f"unusable for {len(reasons) - shown} other reasons")
+        if self.repeated:
+            told.append(f"repeated: {_listed(self.repeated)}")
+        if self.contradicting:
+            pairs = [
+                " and ".join(f"{row.place} ({row.label})" for row in rows)
+                for rows in self.contradicting
+            ]
+            told.append(f"contradict each other, so that none of them counts: {_listed(pairs)}")
+        if self.without_texts:
+            told.append(f"{self.without_texts} without texts, so a repeated pair is not recognized")
+        return told
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -99,34 +115,6 @@ class LabelReport:
         return replace(
             self, usable=self.usable - len(unusable), unusable=(*self.unusable, *unusable)
         )
-
-    def _unusable(self) -> list[str]:
-        reasons = Counter(row.problem for row in self.unusable)
-        told = []
-        # One more is shown instead of being counted.
-        shown = _SHOWN + (len(reasons) == _SHOWN + 1)
-        for reason, number in reasons.most_common(shown):
-            places = [row.place for row in self.unusable if row.problem == reason]
-            told.append(f"unusable, {number}: {reason} ({_listed(places)})")
-        others = len(reasons) - shown
-        return told + ([f"unusable for {others} other reasons"] if others > 0 else [])
-
-    def _repeated(self) -> list[str]:
-        return [f"repeated: {_listed(self.repeated)}"] if self.repeated else []
-
-    def _contradicting(self) -> list[str]:
-        if not self.contradicting:
-            return []
-        pairs = [
-            " and ".join(f"{row.place} ({row.label})" for row in rows)
-            for rows in self.contradicting
-        ]
-        return [f"contradict each other, so that none of them counts: {_listed(pairs)}"]
-
-    def _unknown(self) -> list[str]:
-        if not self.without_texts:
-            return []
-        return [f"{self.without_texts} without texts, so a repeated pair is not recognized"]
 
 
 Row = TypeVar("Row", bound=LabeledRow)

@@ -22,13 +22,13 @@ class LineFile:
     A process that was killed may leave a last line that was cut off: it is removed when the file is
     opened, unless the first line shows that the file belongs to somebody else.
 
+    `lines` has those that were there when it was opened. The file is created if it does not exist,
+    and must not be a symbolic link.
+
     Args:
-        path: Created if it does not exist; its folder must exist. It must not be a symbolic link.
+        path: The file, in a folder that exists.
         begins: Beginning of the first line.
         foreign: Message if it begins otherwise.
-
-    Attributes:
-        lines: The lines that were in the file when it was opened.
 
     Raises:
         InvalidRequestError: The file cannot be opened, another process writes it, or it belongs to
@@ -73,11 +73,7 @@ class LineFile:
         self._file.truncate(0)
 
     def append(self, text: str, *, sync: bool = True) -> None:
-        """Appends whole lines of ASCII.
-
-        Args:
-            text: The lines.
-            sync: Whether they survive a power failure, too; this takes a few milliseconds.
+        """Appends whole lines of ASCII; with `sync`, they survive a power failure, too.
 
         Raises:
             InvalidRequestError: The file cannot be written; its earlier content is unchanged.
@@ -111,22 +107,15 @@ class Journal:
     The first line has the settings of the run; every other line has a key and its result.
 
     Args:
-        file: Created if it does not exist; its folder must exist.
+        file: As for `LineFile`.
         settings: Everything that the results depend on beside their keys.
         replace: Drop the results of a run with other settings.
 
     Raises:
-        InvalidRequestError: Another process writes the file, it cannot be opened, it is not a
-            journal, or its settings are others. The file is then unchanged.
+        InvalidRequestError: It is not a journal, its settings are others, or as for `LineFile`.
     """
 
-    def __init__(
-        self,
-        file: Path,
-        settings: Mapping[str, Any],
-        *,
-        replace: bool = False,
-    ) -> None:
+    def __init__(self, file: Path, settings: Mapping[str, Any], *, replace: bool = False) -> None:
         self.file = file
         self._next_sync_s = 0.0
         self.results: dict[str, dict[str, Any]] = {}
@@ -151,11 +140,7 @@ class Journal:
         self._lines.close()
 
     def append(self, key: str, result: dict[str, Any]) -> None:
-        """Appends a result. It survives the end of the process; a power failure, after a second.
-
-        Raises:
-            InvalidRequestError: The file cannot be written; its earlier content is unchanged.
-        """
+        """Appends a result. It survives the end of the process; a power failure, after a second."""
         now = time.monotonic()
         sync = now >= self._next_sync_s
         self._lines.append(json.dumps({"key": key, "result": result}) + "\n", sync=sync)

@@ -15,15 +15,8 @@ UNFINISHED = ".new"
 def replacing(path: Path, *, mode: int = 0o666, keep_owner: bool = False) -> Iterator[IO[bytes]]:
     """Yields a file that takes the place of `path` when the block ends; its mode stays.
 
-    If the block raises, or the file cannot be written, an earlier file is unchanged.
-
-    Args:
-        path: The file; a symbolic link is replaced, and its target is not.
-        mode: Mode of a new file, which the process's mask narrows.
-        keep_owner: Give the file the owner of the earlier one.
-
-    Raises:
-        OSError: The file cannot be written.
+    If the block raises, or the file cannot be written (OSError), an earlier file is unchanged. A
+    symbolic link is replaced, and its target is not. `mode` is that of a new file.
     """
     # In the same folder, because a file cannot be moved to another disk at once.
     new = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
@@ -49,13 +42,7 @@ def replacing(path: Path, *, mode: int = 0o666, keep_owner: bool = False) -> Ite
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Writes a text, atomically.
-
-    A lone surrogate, as the name of a model may have, cannot be encoded: it becomes "?".
-
-    Raises:
-        OSError: The file cannot be written; an earlier one is unchanged.
-    """
+    """Writes a text, atomically; a lone surrogate, which cannot be encoded, becomes "?"."""
     with replacing(path) as file:
         file.write(text.encode("utf-8", errors="replace"))
 

@@ -37,12 +37,9 @@ KNOWN_WORDS: Mapping[str, Label] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedColumns:
-    """The columns and the words that a map names.
+    """The column of each field, and the label of each word in lower case, as a map names them.
 
-    Args:
-        columns: Field -> its column; a field that the map leaves out has its own name.
-        words: Word of the label in lower case -> label. A label that the map names has only the
-            words of the map.
+    A field that the map leaves out has its own name. A label that it names has only its words.
     """
 
     columns: Mapping[str, str]
@@ -143,7 +140,7 @@ class ComparisonShape:
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
         label: Column of the label; "" for preference data, in which the label is always A.
-        words: Word of the label in lower case -> label.
+        words: Word in lower case -> label.
     """
 
     columns: tuple[str, ...]
@@ -198,11 +195,7 @@ def shape_of_label(columns: Collection[str]) -> ComparisonShape:
 
 
 def custom_shape(text: str) -> ComparisonShape:
-    """Makes a shape of a map: FIELD=COLUMN and LABEL=WORD, separated by commas.
-
-    Raises:
-        InvalidRequestError: The text is not such a map.
-    """
+    """Makes a shape of a map of a comparison; see `named_columns`."""
     return shape_of_columns(named_columns(text, (*REQUIRED, LABEL, CALIBRATION)))
 
 
@@ -307,11 +300,7 @@ def suggested_map(
 ) -> str:
     """A whole map with the nearest column of each field, or COLUMN, quoted for a shell.
 
-    Args:
-        rows: Rows of the file.
-        shape: The columns that are known; None if none is.
-        more: Further fields of the map.
-        labelled: Whether the label is read, too.
+    The columns of `shape` stay, `more` are further fields, and `labelled` adds the label.
     """
     names = dict.fromkeys(str(name) for row in rows for name in row)
     known = {} if shape is None else dict(zip(REQUIRED, shape.texts, strict=True))

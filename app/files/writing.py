@@ -40,15 +40,11 @@ def replace_file(
     *,
     delimiter: str | None = None,
 ) -> None:
-    """Writes all rows to a file, atomically; its mode stays.
+    """Writes all rows to a file, atomically; its name tells format and compression.
 
-    Lists and objects become JSON in CSV, TSV and workbooks, and in Parquet if a column mixes types
-    or has an object without fields.
-
-    Args:
-        path: The file; its name tells format and compression.
-        rows: Columns may differ between rows; a missing value is null, or an empty cell.
-        delimiter: Delimiter of CSV; None for a comma.
+    Columns may differ between rows; a missing value is null, or an empty cell. Lists and objects
+    become JSON in CSV, TSV and workbooks, and in Parquet if a column mixes types or has an object
+    without fields.
 
     Raises:
         InvalidRequestError: The name asks for an unknown format, or a text is too long for it.

@@ -39,14 +39,7 @@ _ON_A_GPU = ("vllm",)
 
 
 class RayJudges:
-    """The judges of one run.
-
-    Args:
-        settings: Settings of the judge and its store.
-        criterion: Fields of the criterion that the command line sets.
-        replicas: Number of judges; None for as many as fit.
-        batch_size: Number of comparisons in a batch.
-    """
+    """The judges of one run; see `joined`."""
 
     def __init__(
         self,
@@ -129,12 +122,7 @@ class RayJudges:
             self._load()
 
     def _take_loaded(self) -> None:
-        """Waits for one of the judges that are loading.
-
-        Raises:
-            StartupError: It was refused, it is not the judge of the others, or it was the last one
-                and was lost.
-        """
+        """Waits for one of the judges that are loading."""
         (first,), _ = ray.wait([*self._loading])
         judge = self._loading.pop(first)
         try:
@@ -196,11 +184,7 @@ def joined(
 
 
 def judges_on(gpus: Sequence[int], *, of_each: int) -> int:
-    """Number of judges that fit; the GPUs of one judge are all on one machine.
-
-    Raises:
-        StartupError: Not even one judge fits.
-    """
+    """Number of judges that fit, at least one; the GPUs of one judge are all on one machine."""
     judges = sum(on_machine // of_each for on_machine in gpus)
     if judges == 0:
         raise StartupError(
@@ -211,11 +195,7 @@ def judges_on(gpus: Sequence[int], *, of_each: int) -> int:
 
 
 def check_store(settings: Settings, criterion: Mapping[str, Any], *, machines: int) -> None:
-    """Checks that all machines can read the same calibration.
-
-    Raises:
-        StartupError: The store is local to one machine.
-    """
+    """Refuses a store that is local to one machine, unless no calibration is read."""
     calibrated = criterion.get("alpha", settings.default_alpha) is not None
     if machines > 1 and calibrated and not is_shared(settings.store_url):
         raise StartupError(

@@ -42,11 +42,7 @@ _PAUSE_S = 1.0
 class BulkJudge:
     """Judges batches, and loads the judge again if it has died. All methods run on one event loop.
 
-    Args:
-        settings: Settings of the judge and its store.
-        criterion: Fields of the criterion that the command line sets.
-        pause_s: Pause before the second try; the pause before the third is four times as long.
-        new_engine: Makes the engine of the judge.
+    The pause before the third try is four times as long as `pause_s`, that before the second.
     """
 
     def __init__(
@@ -128,10 +124,7 @@ class BulkJudge:
 async def judge_rows(
     services: Services, comparisons: Sequence[Any], criterion: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Judges comparisons as POST /judge/batch does.
-
-    Returns:
-        For each comparison, in order, the JSON of its judgment or of its own error.
+    """The JSON of each judgment, or of a comparison's own error, in order; else raises.
 
     Raises:
         UnavailableError: Judge or store did not answer; no comparison has a result.
@@ -146,8 +139,7 @@ async def judge_rows(
     outcomes = await services.judge.judge_batch(posted.items)
     for asked, fields, outcome in zip(posted.items, comparisons, outcomes, strict=True):
         if not isinstance(asked, RequestError):
-            own = "calibration" in fields
-            _refuse_passing(outcome, has_own_calibration=own)
+            _refuse_passing(outcome, has_own_calibration="calibration" in fields)
     return [json.loads(to_json(one)) for one in judgment_batch(posted.ids, outcomes).results]
 
 

@@ -72,9 +72,7 @@ def filter(
 def _checked(item: Item, labels: Collection[str]) -> Item:
     """The item, with the error of a row whose label is not known.
 
-    Args:
-        item: The row and its comparison.
-        labels: Columns of labels that other rows have; JSON Lines may leave them out.
+    JSON Lines may leave out a label, so `labels` are the columns of labels of other rows.
     """
     row, shape = item.row.fields, item.shape
     try:

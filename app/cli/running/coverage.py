@@ -29,7 +29,7 @@ class JudgedPair:
     Args:
         question: Digest of its question.
         result: The judgment.
-        label: The side that a person prefers, as the judge saw the pair; None if it is not known.
+        label: The side that a person prefers, as the judge saw the pair.
         probability: Probability with which the pair was drawn for its label.
         comparison: The pair itself; None if the set is not searched for it.
     """

@@ -201,13 +201,7 @@ def refuse_failed(results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def judging(client: "ScopeClient", criterion: Mapping[str, Any], *, dated: bool = False) -> Ask:
-    """Asks a service for judgments.
-
-    Args:
-        client: The client of the service.
-        criterion: Fields of the criterion that the command line sets.
-        dated: Keep the time of each judgment as its `timestamp`.
-    """
+    """Asks a service for judgments; `dated` keeps the time of each as its `timestamp`."""
 
     def ask(comparisons: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         results = client.judge_many(comparisons.values(), **criterion)

@@ -98,12 +98,7 @@ StoreUrl = Annotated[
 
 
 def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> dict[str, Any]:
-    """The fields of a criterion that the command line sets; the others are the service's.
-
-    Args:
-        options: Field -> value of its option, None if it was not given.
-        no_alpha: Whether every verdict is accepted.
-    """
+    """The fields of a criterion that the command line sets; the others are the service's."""
     if no_alpha and options["alpha"] is not None:
         raise CommandError("give --alpha or --no-alpha, not both")
     given = {name: value for name, value in options.items() if value is not None}
