@@ -151,18 +151,8 @@ class HttpServer(Program):
         ready_path: Path that has status 200 once it is ready.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        *,
-        port: int,
-        ready_path: str,
-        **options: Any,
-    ) -> None:
-        super().__init__(folder, name, command, environment, **options)
+    def __init__(self, *arguments: Any, port: int, ready_path: str, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.client = httpx.Client(base_url=self.url, timeout=PATIENCE_S)

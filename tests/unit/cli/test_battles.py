@@ -91,6 +91,9 @@ def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path
     assert "3 of 5 rows got no judgment" in result.stderr
     found = rows_in(tmp_path / "rows.jsonl")
     assert [row["winner"] for row in found] == ["model_a", None, None, None, "model_b"]
+    assert [row["accepted"] for row in found] == [True, None, None, None, True]
+    assert [row["p_bar"] is None for row in found] == [False, True, True, True, False]
+    assert found[2]["id"] == f"{tmp_path / 'in.jsonl'}, line 3"
     assert [row["error"] for row in found] == [None, *["invalid_comparison"] * 3, None]
     assert "the same model" in found[2]["error_detail"]
     assert "'the first one' is not model_a" in found[3]["error_detail"]

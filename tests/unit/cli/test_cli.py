@@ -1,15 +1,13 @@
 """Tests of the commands against a service that listens on a port."""
 
 import json
-import subprocess
-import sys
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
 from app import release
-from app.cli import COMMANDS, app, command
+from app.cli import app
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import SCRIPTED, one_line, rows_of
 
@@ -19,24 +17,6 @@ runner = CliRunner()
 def test_the_version_is_printed() -> None:
     result = runner.invoke(app, ["--version"])
     assert (result.exit_code, result.stdout.strip()) == (0, release.RELEASE)
-
-
-@pytest.mark.parametrize("name", ["judge", "calibrate", "sets"])
-def test_commands_that_ask_a_service_load_no_statistics(name: str) -> None:
-    program = (
-        f"import sys, app.cli.commands.{name}\n"
-        "heavy = {'numpy', 'scipy', 'fastapi', 'uvicorn', 'pyarrow'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
-
-
-def test_every_command_has_a_line_in_the_help() -> None:
-    for name, line in COMMANDS.items():
-        text = command(name).help
-        assert text, name
-        assert line, name
 
 
 @pytest.fixture
@@ -139,18 +119,10 @@ def test_an_absent_prompt_is_reported_before_the_data_are_read() -> None:
     assert "absent.jsonl" not in result.stderr
 
 
-def test_an_address_in_use_is_reported_before_the_judge_is_loaded(url: str) -> None:
+@pytest.mark.parametrize("variable", ["SCOPE_PORT", "SCOPE_METRICS_PORT"])
+def test_a_port_in_use_is_reported_before_the_judge_is_loaded(variable: str, url: str) -> None:
     port = url.rsplit(":", 1)[1]
-    result = runner.invoke(app, ["serve", "--port", port], env=SCRIPTED)
+    result = runner.invoke(app, ["serve"], env={**SCRIPTED, "SCOPE_PORT": "0", variable: port})
     assert result.exit_code == 1
-    assert f"SCOPE_PORT={port}" in result.stderr
-    assert "Loading" not in result.stderr
-
-
-def test_a_port_of_the_metrics_in_use_is_reported_before_the_judge_is_loaded(url: str) -> None:
-    port = url.rsplit(":", 1)[1]
-    environment = {**SCRIPTED, "SCOPE_METRICS_PORT": port}
-    result = runner.invoke(app, ["serve", "--port", "0"], env=environment)
-    assert result.exit_code == 1
-    assert f"SCOPE_METRICS_PORT={port}" in result.stderr
+    assert f"{variable}={port}" in result.stderr
     assert "Loading" not in result.stderr

@@ -122,19 +122,3 @@ def test_an_infeasible_alpha_is_refused_after_the_first_rows(
     assert f"{told}needs {least} of them or more: there are 200." in one_line(result.stderr)
     assert not list(tmp_path.glob("out*"))
     assert "(`scope-judge sets show default` says whether more help)" in one_line(result.stderr)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--calibration", "nobody"), "there is no calibration 'nobody'"),
-        (("--map", "question=prompt"), "line 1: prompt is missing"),
-    ],
-)
-def test_a_mistake_is_reported_and_nothing_is_written(
-    options: tuple[str, ...], message: str, service: str, tmp_path: Path
-) -> None:
-    result = filtered(service, tmp_path, [labelled(GOOD, BAD)], *options)
-    assert result.exit_code == 1
-    assert message in result.stderr
-    assert not (tmp_path / "out.jsonl").exists()

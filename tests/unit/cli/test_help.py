@@ -121,11 +121,3 @@ COMPLETIONS = {
 @pytest.mark.parametrize("words", COMPLETIONS)
 def test_a_shell_completes_commands_and_their_options(words: str) -> None:
     assert completed_by_bash(words) == COMPLETIONS[words]
-
-
-def test_completion_is_installed_for_bash(tmp_path: Path) -> None:
-    installing = [SCOPE_JUDGE, "--install-completion", "bash"]
-    assert "bash completion installed" in output_of(
-        installing, **NO_DETECTION, HOME=str(tmp_path), PYTHONPATH=os.getcwd()
-    )
-    assert "scope-judge" in (tmp_path / ".bash_completions/scope-judge.sh").read_text()

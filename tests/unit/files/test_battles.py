@@ -172,24 +172,3 @@ def test_a_signature_is_one_line_with_all_that_a_judgment_depends_on() -> None:
     )
     free = {**JUDGMENT, "alpha": None, "guarantee": None, "delta": None, "calibration": None}
     assert row_of(free)["signature"].endswith("; no calibration; no alpha")
-
-
-def test_an_error_has_no_winner_and_the_signature_of_its_run() -> None:
-    error = {"error": {"code": "prompt_too_long", "detail": "the prompt has 9 tokens"}}
-    whole = battle()
-    judged = [("line 1", whole, error), ("line 2", whole, JUDGMENT), ("line 3", None, error)]
-    rows = battle_rows(judged, INFO)
-    assert [row["winner"] is None for row in rows] == [True, False, True]
-    for row in (rows[0], rows[2]):
-        assert row["error"] == "prompt_too_long"
-        assert row["error_detail"] == "the prompt has 9 tokens"
-        assert [row[n] for n in ("accepted", "p_bar", "p_fwd", "uncertainty")] == [None] * 4
-        assert row["signature"] == rows[1]["signature"]
-    assert rows[2]["id"] == "line 3"
-
-
-def test_the_category_of_a_battle_is_kept() -> None:
-    shape = battle_shape({**ROW, "category": "sums"})
-    assert shape.battle({**ROW, "category": "sums"}).category == "sums"
-    assert shape.battle({**ROW, "category": 7}).category == "7"
-    assert shape.battle({**ROW, "category": ""}).category is None

@@ -265,11 +265,6 @@ def test_a_file_that_is_not_what_it_seems_is_named(
     assert str(path) in caught.value.detail
 
 
-def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="nothing cannot be read: No such file"):
-        fields_of(tmp_path / "nothing")
-
-
 def test_folders_and_patterns_are_expanded_in_order(tmp_path: Path) -> None:
     names = ["b/2.csv.gz", "a.jsonl", "b/1.parquet", "c.json.zst", ".hidden.json", "notes.md"]
     for name in names:

@@ -84,8 +84,3 @@ def test_a_workbook_has_texts_as_they_are_and_numbers_as_numbers(tmp_path: Path)
     with pytest.raises(InvalidRequestError, match="row 3: t has 32,768 characters"):
         replace_file(path, [{"t": "x"}, {"t": "x" * 32_768}])
     assert [found.fields for found in read_rows(path)] == [first, second]
-
-
-def test_an_unknown_ending_is_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="must end in"):
-        format_of(Path("out.xls"))

@@ -62,18 +62,16 @@ async def test_comparisons_are_judged_as_a_batch_is() -> None:
     assert sum("error" in result for result in results) == 3
 
 
-async def test_without_the_calibration_of_the_run_nothing_is_judged() -> None:
-    async with services_of() as services:
-        with pytest.raises(StartupError, match="no calibration"):
-            await judge_rows(services, [PAIR], MET)
-
-
-async def test_another_judges_calibration_is_refused() -> None:
+@pytest.mark.parametrize(("owner", "reason"), [(None, "no calibration"), ("another", "judge")])
+async def test_without_a_calibration_of_this_judge_nothing_is_judged(
+    owner: str | None, reason: str
+) -> None:
     store = MemoryStore()
-    async with services_of(ScriptedEngine(judge="another"), store) as services:
-        await services.calibrator.add("default", EXAMPLES)
+    if owner:
+        async with services_of(ScriptedEngine(judge=owner), store) as services:
+            await services.calibrator.add("default", EXAMPLES)
     async with services_of(store=store) as services:
-        with pytest.raises(StartupError, match="judge"):
+        with pytest.raises(StartupError, match=reason):
             await judge_rows(services, [PAIR], MET)
 
 

@@ -84,15 +84,15 @@ class Gone(MemoryStore):
 
 def health_of(
     engine: ScriptedEngine,
-    store: MemoryStore,
     *,
+    store: MemoryStore | None = None,
     lost: str | None = None,
     here: bool = True,
     times: int = 1,
 ) -> None:
     async def ask() -> None:
         replica = JudgeReplica()
-        replica.app = application_of(engine, store)
+        replica.app = application_of(engine, store or MemoryStore())
         replica.app.state.engine_is_here = here
         async with replica.app.router.lifespan_context(replica.app):
             if isinstance(engine, Changed):
@@ -107,34 +107,36 @@ def health_of(
         asyncio.run(ask())
 
 
-def test_a_replica_that_judges_is_healthy() -> None:
-    health_of(ScriptedEngine(), MemoryStore())
+@pytest.mark.parametrize(
+    ("engine", "given"),
+    [
+        (ScriptedEngine(), {}),
+        # A new replica would not reach the servers or the store either.
+        (refusing(), {"here": False}),
+        (ScriptedEngine(), {"store": Gone()}),
+    ],
+)
+def test_a_replica_is_kept(engine: ScriptedEngine, given: dict[str, Any]) -> None:
+    health_of(engine, **given)
 
 
-def test_a_replica_whose_judge_does_not_run_is_replaced() -> None:
-    with pytest.raises(EngineUnavailableError, match="is not running"):
-        health_of(refusing(), MemoryStore())
-
-
-def test_a_replica_whose_servers_are_unreachable_is_kept() -> None:
-    health_of(refusing(), MemoryStore(), here=False)
+@pytest.mark.parametrize(
+    ("engine", "lost", "reason"),
+    [(refusing(), None, "is not running"), (ScriptedEngine(), "it has died", "has died")],
+)
+def test_a_replica_that_cannot_judge_any_more_is_replaced(
+    engine: ScriptedEngine, lost: str | None, reason: str
+) -> None:
+    with pytest.raises(EngineUnavailableError, match=reason):
+        health_of(engine, lost=lost)
 
 
 @pytest.mark.parametrize("error", [None, OverloadedError("vLLM's queue is full")])
 def test_a_replica_that_is_late_under_load_is_kept_and_logged_once(
     error: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    health_of(Changed(error), MemoryStore(), times=3)
+    health_of(Changed(error), times=3)
     assert caplog.text.count("the replica stays") == 1
-
-
-def test_a_replica_whose_engine_has_died_is_replaced() -> None:
-    with pytest.raises(EngineUnavailableError, match="has died"):
-        health_of(ScriptedEngine(), MemoryStore(), lost="the engine has died")
-
-
-def test_a_replica_without_its_store_is_kept() -> None:
-    health_of(ScriptedEngine(), Gone())
 
 
 @pytest.mark.parametrize("name", ["serve.yaml", "serve-scripted.yaml"])
