@@ -1,7 +1,7 @@
 """Two judges of the normal world on the same pairs, and worlds that are unkind to cascades."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -14,13 +14,6 @@ from tests.statistics.worlds.normal import NormalJudge
 PLANNED, TRUTH = 1000, 200_000
 
 
-class World(Protocol):
-    """Draws pairs with the scores of both judges."""
-
-    def draw(self, n: int, rng: np.random.Generator) -> CascadePairs:
-        """Draws n labeled pairs."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class NormalPair:
     """Two judges whose errors correlate 0.5 and whose confidences 0.3."""
@@ -31,7 +24,6 @@ class NormalPair:
     confidences: float = 0.3
 
     def draw(self, n: int, rng: np.random.Generator) -> CascadePairs:
-        """Draws n labeled pairs."""
         wrong = ndtr(_correlated(n, self.errors, rng))
         noise = _correlated(n, self.confidences, rng)
         small, large = wrong[0] >= self.small.accuracy, wrong[1] >= self.large.accuracy
@@ -73,7 +65,6 @@ class StepWorld:
         return cls(errors=near, shared=float(rng.random()), tied=bool(rng.random() < 0.5))
 
     def draw(self, n: int, rng: np.random.Generator) -> CascadePairs:
-        """Draws n labeled pairs."""
         k = self.errors.shape[1]
         level = rng.integers(0, k, size=(2, n))
         lot = rng.random((2, n))
@@ -95,7 +86,7 @@ class Outcome(NamedTuple):
     chosen: Chosen
 
 
-def planned(world: World, alpha: float, rng: np.random.Generator) -> CascadePlan:
+def planned(world: NormalPair | StepWorld, alpha: float, rng: np.random.Generator) -> CascadePlan:
     """A plan from pairs without labels."""
     pairs = world.draw(PLANNED, rng)
     return plan_cascade(
@@ -108,7 +99,7 @@ def planned(world: World, alpha: float, rng: np.random.Generator) -> CascadePlan
 
 
 def outcomes(
-    world: World, n: int, runs: int, *, alpha: float, delta: float, seed: int
+    world: NormalPair | StepWorld, n: int, runs: int, *, alpha: float, delta: float, seed: int
 ) -> list[Outcome]:
     """Plans, calibrates and reads the truth, again and again."""
     rng = np.random.default_rng(seed)
