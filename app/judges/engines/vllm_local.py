@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import JudgmentFailedError, RequestError, StartupError
@@ -151,9 +152,6 @@ class VllmEngine:
         assert end is not None, "the judge does not think"
         params = _text_params(sampling, **end.stops)
 
-        def tokenized(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
-            return self._renderer.token_ids([prompts[i] for i in places], thinks_next=True)
-
         def submitted(
             i: int, ids: list[int], request: dict[str, Any]
         ) -> AsyncGenerator[list[Thought | PromptError], None] | RequestError:
@@ -164,8 +162,9 @@ class VllmEngine:
 
         answers: list[Thought | PromptError] = []
         for output in await self._process.run_all(
+            prompts,
             [prompt.question for prompt in prompts],
-            tokenized,
+            partial(self._renderer.token_ids, thinks_next=True),
             submitted,
             times,
         ):
@@ -217,19 +216,11 @@ class VllmEngine:
         times: CallTimes | None = None,
     ) -> list["RequestOutput | PromptError"]:
         """For each prompt, in order, vLLM's final output or the prompt's own error."""
-
-        def tokenized(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
-            return self._renderer.token_ids([prompts[i] for i in places])
-
-        def submitted(
-            i: int, ids: list[int], request: dict[str, Any]
-        ) -> "AsyncGenerator[RequestOutput, None] | RequestError":
-            return self._submitted(ids, params[i], request)
-
         return await self._process.run_all(
+            prompts,
             [prompt.question for prompt in prompts],
-            tokenized,
-            submitted,
+            self._renderer.token_ids,
+            lambda i, ids, request: self._submitted(ids, params[i], request),
             times or CallTimes(),
         )
 

@@ -36,8 +36,9 @@ _LOST_POLL_S = 0.25
 _TOKENISED_TOGETHER = 64
 
 _Output = TypeVar("_Output")
-# Indices of prompts -> token ids or error of each.
-Tokenize = Callable[[Sequence[int]], Sequence[list[int] | RequestError]]
+_Prompt = TypeVar("_Prompt")
+# Prompts -> token ids or error of each.
+Tokenize = Callable[[Sequence[_Prompt]], Sequence[list[int] | RequestError]]
 # Index of a prompt, its token ids, and arguments of vLLM's request -> vLLM's outputs, or its error.
 Submit = Callable[[int, list[int], dict[str, Any]], AsyncGenerator[_Output, None] | RequestError]
 
@@ -135,8 +136,9 @@ class VllmProcess:
 
     async def run_all(
         self,
+        prompts: Sequence[_Prompt],
         questions: Sequence[str],
-        tokenize: Tokenize,
+        tokenize: Tokenize[_Prompt],
         submit: Submit[_Output],
         times: CallTimes,
     ) -> list[_Output | PromptError]:
@@ -161,7 +163,9 @@ class VllmProcess:
                         with times.rendering():
                             # Off the event loop: a long prompt takes milliseconds. The engine runs
                             # the prompts before these meanwhile.
-                            rendered = await asyncio.to_thread(tokenize, chunk)
+                            rendered = await asyncio.to_thread(
+                                tokenize, prompts[start : start + _TOKENISED_TOGETHER]
+                            )
                         for i, ids in zip(chunk, rendered, strict=True):
                             if questions[i] not in ranks:
                                 ranks[questions[i]] = self._ranks(questions[i])

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.core.errors import JudgmentFailedError, RequestError, StartupError
+from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.model_files import architecture_of, model_folder, outputs_of, weights_digest
 from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame_of, load_tokenizer
@@ -93,9 +93,6 @@ class VllmRewardModel:
     ) -> list[float | PromptError]:
         engine = self._process.running()
 
-        def tokenized(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
-            return self._renderer.token_ids([conversations[i] for i in places])
-
         def submitted(
             i: int, ids: list[int], request: dict[str, Any]
         ) -> "AsyncGenerator[PoolingRequestOutput, None]":
@@ -109,8 +106,9 @@ class VllmRewardModel:
             return outputs
 
         outputs = await self._process.run_all(
+            conversations,
             [repr(conversation[:-1]) for conversation in conversations],
-            tokenized,
+            self._renderer.token_ids,
             submitted,
             times or CallTimes(),
         )

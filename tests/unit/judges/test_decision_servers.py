@@ -208,18 +208,6 @@ async def test_a_text_in_place_of_the_models_name_is_not_logged(
     assert "answers as a model without a plain name" in caplog.text
 
 
-async def test_a_restart_on_another_port_changes_nothing_of_the_identity() -> None:
-    first = await served_by(FakeDecisions())
-    assert first == await served_by(FakeDecisions())
-    assert first == {
-        "hosts": ["127.0.0.1"],
-        "answered_as": "the-judge-1.0.0",
-        "dialect": "systemone",
-        "questions_together": 2,
-        "decimals": None,
-    }
-
-
 @pytest.mark.parametrize(
     ("served", "dialect", "together"),
     [

@@ -84,14 +84,6 @@ def test_a_prompt_has_exactly_the_templates_headings(question: str, a: str, b: s
         assert headings(prompt.user) == HEADINGS
 
 
-@settings(max_examples=200)
-@given(TEXTS)
-def test_every_line_is_fenced_and_unfencing_restores_the_text(text: str) -> None:
-    lines = quoted(text).splitlines(keepends=True)
-    assert all(line.startswith(FENCE) for line in lines)
-    assert "".join(line.removeprefix(FENCE) for line in lines) == text
-
-
 @pytest.mark.parametrize("heading", ["### User:", "[Assistant B's Answer]"])
 def test_both_responses_are_quoted_if_one_has_a_heading(
     heading: str,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.core.comparison import Comparison
-from app.core.errors import JudgmentFailedError, PromptTooLongError, StartupError
+from app.core.errors import JudgmentFailedError, StartupError
 from app.core.preference import NoScore, Score, preference_from_gaps
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.judges.prompts import PromptTemplate
@@ -260,13 +260,3 @@ async def test_one_vote_in_each_order_is_refused() -> None:
         engine = engine_of(server, scoring="thoughts")
         assert (await scorer_of(engine)).identity.inputs["scoring"]["samples"] == 16  # type: ignore[index]
         await engine.stop()
-
-
-async def test_a_prompt_that_is_too_long_keeps_its_error() -> None:
-    def script(prompt: Prompt) -> Any:
-        return PromptTooLongError("too long") if "7?" in prompt.user else logits_of_gap(1.0)
-
-    scores = await (await scorer_of(ScriptedEngine(script))).score(PAIRS)
-    assert [isinstance(score, PromptTooLongError) for score in scores] == [
-        i == 7 for i in range(10)
-    ]

@@ -219,7 +219,7 @@ def _reasons(answer: dict[str, Any]) -> Counter[str]:
     )
 
 
-@pytest.mark.parametrize("fault", ["gone", "slow", "another model", 500, 403, 400, 302, 200])
+@pytest.mark.parametrize("fault", ["gone", "slow", "another model", 400, 200])
 async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstention(
     fault: str | int,
 ) -> None:
@@ -331,19 +331,6 @@ async def test_audits_drift_and_the_monitor_work_and_absorb_is_refused() -> None
         refused = await client.post("/calibrations/mine/absorb", json={})
         assert (refused.status_code, refused.json()["code"]) == (409, "cascade_conflict")
         assert "scope-judge calibrate FILE --name mine" in refused.json()["detail"]
-
-
-async def test_rewards_work_as_with_one_judge() -> None:
-    async with _scene() as (client, _):
-        rows = {
-            "question": "Which?",
-            "responses": [f"small={x / 2:.1f} large={x / 2:.1f}" for x in range(8)],
-            "calibration": "mine",
-        }
-        rewards = (await client.post("/rewards/group", json=rows)).json()["rewards"]
-        known = [each for each in rewards if each is not None]
-        assert len(known) >= 6
-        assert known == sorted(known)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,6 @@ class FakeServer:
         no_logprobs: Whether it returns no log-probabilities, and answers with sampled verdicts.
         rewards: Whether it serves a reward model.
         is_silent: Whether it never answers; it waits until the client disconnects.
-        each_s: Seconds for one prompt; it works on one request at a time.
         port: Port; 0 until it has started.
         asked: Path and body of every request.
         left: Number of silent requests whose client has disconnected.
@@ -68,7 +67,6 @@ class FakeServer:
     ignored: tuple[str, ...] = ()
     no_logprobs: bool = False
     is_silent: bool = False
-    each_s: float = 0.0
     port: int = 0
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     left: int = 0
@@ -76,7 +74,6 @@ class FakeServer:
     drawn: int = 0
     _server: asyncio.Server | None = None
     _connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = field(default_factory=dict)
-    _working: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def url(self) -> str:
@@ -131,9 +128,6 @@ class FakeServer:
         if self.key and headers.get("authorization") != f"Bearer {self.key}":
             writer.write(response(401, b"{}"))
             return True
-        if self.each_s and path != "/models":
-            async with self._working:
-                await asyncio.sleep(self.each_s * len(body.get("prompt", "1")))
         cut = self.trouble(path, body)
         if cut is not None:
             writer.write(cut)

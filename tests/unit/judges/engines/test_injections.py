@@ -7,7 +7,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from app.core.comparison import Comparison, Turn
+from app.core.comparison import Comparison
 from app.core.errors import RequestError
 from app.judges.engines.rendering import PromptRenderer
 from app.judges.prompts import PromptTemplate
@@ -105,21 +105,6 @@ def test_no_injection_adds_a_heading() -> None:
     for injection, place in itertools.product(INJECTIONS, PLACES):
         for prompt in TEMPLATE.both_orders(attacked(place, injection.text)):
             assert headings(prompt.user) == HEADINGS, (injection, place)
-
-
-def test_no_injection_adds_a_turn_or_a_reply() -> None:
-    def lines(text: str) -> list[str]:
-        turns = (Turn("user", f"x{text}"), Turn("assistant", f"x{text}"), Turn("user", f"x{text}"))
-        user = TEMPLATE.render(Comparison(turns, ("a", f"b{text}"), (f"c{text}", "d"))).user
-        return [line for line in user.splitlines() if line.startswith(("#", "["))]
-
-    own = [line for line in lines("") if line not in HEADINGS]
-    assert len(own) == 7
-    for injection in INJECTIONS:
-        shown = lines(injection.text)
-        # "[[A]]" and similar texts may begin a line: they are no headings.
-        assert [line for line in shown if line in HEADINGS] == HEADINGS, injection
-        assert [line for line in shown if line in own] == own, injection
 
 
 def test_the_fence_changes_only_forged_headings() -> None:

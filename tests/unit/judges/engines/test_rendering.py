@@ -242,10 +242,6 @@ def test_added_tokens_that_are_text_are_kept() -> None:
     assert {tokenizer.convert_tokens_to_ids(text) for text in texts} <= set(ids)
 
 
-def test_no_prompts_are_no_token_ids(renderer: PromptRenderer) -> None:
-    assert renderer.token_ids([]) == []
-
-
 def test_a_text_that_cannot_fit_is_refused_without_being_tokenized() -> None:
     class Counting(PreTrainedTokenizerFast):  # type: ignore[misc]
         characters = 0
