@@ -12,14 +12,7 @@ from app.core.fingerprint import JudgeIdentity, digest_of_json
 from app.core.preference import Score
 from app.judges.scorer import ScoreError, lost
 from app.observability.telemetry import Telemetry
-from app.ports import (
-    CallTimes,
-    Conversation,
-    OnStage,
-    PromptError,
-    RewardModel,
-    no_stage,
-)
+from app.ports import CallTimes, Conversation, OnStage, PromptError, RewardModel, no_stage
 
 
 @dataclass(eq=False)

@@ -17,12 +17,7 @@ from app.flow import off_loop
 from app.judges.label_logits import ChatScorer, chat_identity
 from app.judges.prompts import PromptTemplate
 from app.judges.scorer import ScoreError
-from app.ports import (
-    EngineIdentity,
-    Generated,
-    PromptError,
-    Sampling,
-)
+from app.ports import EngineIdentity, Generated, PromptError, Sampling
 
 # Tokens of an answer: "[[A]]" has up to five; a JSON object has fields before its verdict.
 _TOKENS, _TOKENS_OF_JSON = 16, 256

@@ -14,10 +14,7 @@ from app.audits.drift import Drift
 from app.audits.keeping import keep_few
 from app.audits.monitor import Monitor
 from app.core.comparison import CriterionDefaults
-from app.core.errors import (
-    EngineUnavailableError,
-    OverloadedError,
-)
+from app.core.errors import EngineUnavailableError, OverloadedError
 from app.core.fingerprint import JudgeIdentity
 from app.judges.cached import CachingScorer
 from app.judges.cascade import CascadeScorer
@@ -36,12 +33,7 @@ from app.sets.calibrator import Calibrator
 from app.settings import Settings
 from app.wiring.engines import restarts_judge
 from app.wiring.scorers import open_cascade, open_scorer
-from app.wiring.startup import (
-    StartupObserver,
-    check_answers,
-    check_in_background,
-    prepare_default,
-)
+from app.wiring.startup import StartupObserver, check_answers, check_in_background, prepare_default
 from app.wiring.stores import make_store, own_store
 from scope_judge.records import Limits
 

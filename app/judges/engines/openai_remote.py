@@ -19,12 +19,7 @@ from app.judges.engines.openai_dialects import (
     has_ids,
     tokens_of,
 )
-from app.judges.engines.openai_servers import (
-    Endpoints,
-    Server,
-    ServerFailedError,
-    ServerPool,
-)
+from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.engines.thinking import UseOfTemplate
 from app.judges.engines.turns import run_all

@@ -7,24 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 from app.core.comparison import Turn
-from app.core.errors import (
-    EngineUnavailableError,
-    JudgmentFailedError,
-    RequestError,
-    StartupError,
-)
+from app.core.errors import EngineUnavailableError, JudgmentFailedError, RequestError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.openai_remote import served_tokenizer
 from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
 from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame_of
 from app.judges.reward_model import reward_identity
-from app.ports import (
-    CallTimes,
-    Conversation,
-    OnStage,
-    PromptError,
-    no_stage,
-)
+from app.ports import CallTimes, Conversation, OnStage, PromptError, no_stage
 from app.settings import Settings
 
 # vLLM has this route beside /v1.

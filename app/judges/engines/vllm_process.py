@@ -18,11 +18,7 @@ from app.core.errors import (
 )
 from app.judges.engines.descendants import bound_children
 from app.judges.engines.turns import Pace
-from app.judges.engines.vllm_start import (
-    BATCHED_TOKENS,
-    engine_arguments,
-    import_vllm,
-)
+from app.judges.engines.vllm_start import BATCHED_TOKENS, engine_arguments, import_vllm
 from app.ports import CallTimes, OnStage, PromptError, is_ahead
 from app.settings import Settings
 

@@ -13,14 +13,7 @@ from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame
 from app.judges.engines.vllm_process import VllmProcess
 from app.judges.engines.vllm_start import check_settings, judge_arguments, runtime_of
 from app.judges.reward_model import reward_identity
-from app.ports import (
-    CallTimes,
-    Conversation,
-    OnStage,
-    PromptError,
-    ahead_of_queue,
-    no_stage,
-)
+from app.ports import CallTimes, Conversation, OnStage, PromptError, ahead_of_queue, no_stage
 from app.settings import Settings, folder_or_id
 
 if TYPE_CHECKING:

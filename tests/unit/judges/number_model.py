@@ -7,13 +7,7 @@ from app.core.errors import PromptTooLongError
 from app.core.fingerprint import JudgeIdentity
 from app.judges.reward_model import RewardModelScorer, reward_identity
 from app.observability.telemetry import Telemetry
-from app.ports import (
-    CallTimes,
-    Conversation,
-    OnStage,
-    PromptError,
-    no_stage,
-)
+from app.ports import CallTimes, Conversation, OnStage, PromptError, no_stage
 
 INPUTS: dict[str, Any] = {
     "judge": "skywork",

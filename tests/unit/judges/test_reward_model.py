@@ -9,26 +9,12 @@ import httpx
 import pytest
 
 from app.core.comparison import Comparison, Turn
-from app.core.errors import (
-    InvalidComparisonError,
-    JudgmentFailedError,
-    PromptTooLongError,
-)
+from app.core.errors import InvalidComparisonError, JudgmentFailedError, PromptTooLongError
 from app.core.preference import Score
-from app.judges.reward_model import (
-    conversations_of,
-    reward_identity,
-    score_of_rewards,
-)
+from app.judges.reward_model import conversations_of, reward_identity, score_of_rewards
 from app.ports import CallTimes, Conversation, PromptError
 from tests.serving import client_of_scorer
-from tests.unit.judges.number_model import (
-    INPUTS,
-    LONGEST,
-    MODEL,
-    NumberModel,
-    scorer_of,
-)
+from tests.unit.judges.number_model import INPUTS, LONGEST, MODEL, NumberModel, scorer_of
 
 
 @asynccontextmanager

@@ -12,12 +12,7 @@ from app.core.errors import JudgmentFailedError, StartupError
 from app.core.preference import NoScore, Score, preference_from_gaps
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.judges.prompts import PromptTemplate
-from app.judges.thoughts import (
-    UNFINISHED,
-    ThoughtScorer,
-    advice_on_timeout,
-    score_of_orders_after,
-)
+from app.judges.thoughts import UNFINISHED, ThoughtScorer, advice_on_timeout, score_of_orders_after
 from app.observability.telemetry import Telemetry
 from app.ports import (
     EngineIdentity,

@@ -15,14 +15,7 @@ from app.core.pac import pac_threshold
 from app.core.preference import Preferences, Score, preference_from_gaps
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.prompts import PromptTemplate
-from app.judges.votes import (
-    Draw,
-    Votes,
-    VoteScorer,
-    is_unanimous,
-    score_of_votes,
-    verdict_of,
-)
+from app.judges.votes import Draw, Votes, VoteScorer, is_unanimous, score_of_votes, verdict_of
 from app.observability.telemetry import Telemetry
 from app.ports import EngineIdentity, Generated, Prompt, PromptError
 from app.settings import Settings

@@ -6,18 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from app.core.errors import (
-    EngineUnavailableError,
-    OverloadedError,
-)
+from app.core.errors import EngineUnavailableError, OverloadedError
 from tests.patience import PATIENCE_S, until
 from tests.unit.judges.engines.openai_fake import FakeServer, response
-from tests.unit.judges.engines.openai_scene import (
-    expected,
-    prompts_of,
-    set_timeout,
-    started,
-)
+from tests.unit.judges.engines.openai_scene import expected, prompts_of, set_timeout, started
 
 FAILURES: dict[str, Callable[[FakeServer], None]] = {
     "status 500": lambda server: setattr(server, "trouble", lambda p, b: response(500, b"")),

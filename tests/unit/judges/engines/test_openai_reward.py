@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from app.core.comparison import Turn
-from app.core.errors import (
-    JudgmentFailedError,
-    PromptTooLongError,
-    StartupError,
-)
+from app.core.errors import JudgmentFailedError, PromptTooLongError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.openai_reward import OpenAiRewardModel
 from app.judges.engines.openai_servers import Endpoints
