@@ -88,9 +88,7 @@ class Settings(BaseSettings):
         description="Answers or thoughts in each order of the responses; empty for 16 with "
         "`votes` and 1 with `thoughts`.",
     )
-    temperature: Annotated[float, Field(gt=0, le=10)] | None = Field(
-        None, description="Temperature of answers and thoughts; empty for 1."
-    )
+    temperature: float = Field(1.0, gt=0, le=10, description="Temperature of answers and thoughts.")
     think_tokens: int = Field(
         2048, ge=1, description="Longest thought in tokens; a longer one is an abstention."
     )

@@ -7,7 +7,7 @@ from app.core.errors import StartupError
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.scorer import JudgeKind
 from app.ports import Engine, RewardModel
-from app.settings import Settings, folder_or_id
+from app.settings import Settings
 
 # Engines whose models run elsewhere, and so recover by themselves or do not.
 _REMOTE = ("openai", "decisions")
@@ -83,9 +83,7 @@ def reward_architecture(settings: Settings) -> str | None:
         return None
     from app.judges.engines.model_files import architecture_before_fetch
 
-    architecture = architecture_before_fetch(
-        folder_or_id(settings.model), revision=settings.revision
-    )
+    architecture = architecture_before_fetch(settings)
     if architecture.endswith("RewardModel"):
         raise StartupError(
             f"SCOPE_MODEL={settings.model} has the class {architecture}, which scores each token: "
@@ -100,7 +98,7 @@ def fetch_model(settings: Settings) -> Path:
         raise StartupError(f"SCOPE_ENGINE={settings.engine} loads no weights")
     from app.judges.engines.model_files import model_folder
 
-    return model_folder(folder_or_id(settings.model), revision=settings.revision)
+    return model_folder(settings)
 
 
 def restarts_judge(settings: Settings) -> bool:

@@ -30,8 +30,8 @@ from app.wiring.startup import StartupObserver, bundled_comparisons
 
 S = TypeVar("S", bound=ChatScorer | RewardModelScorer | DecisionScorer | LargeJudge)
 
-# Answers in each order, and the temperature of answers and thoughts, where the settings leave them.
-_VOTES, _TEMPERATURE = 16, 1.0
+# Votes in each order, where the settings leave them.
+_VOTES = 16
 # Bundled pairs by which the start looks whether the judge needs a prefill.
 _PREFILL_PAIRS = 8
 
@@ -93,13 +93,12 @@ async def _chat_scorer(
 ) -> LabelLogitScorer | VoteScorer | ThoughtScorer:
     if settings.scoring == "labels":
         return LabelLogitScorer(engine=engine, template=prompts, telemetry=telemetry)
-    temperature = settings.temperature or _TEMPERATURE
     if settings.scoring == "votes":
         return VoteScorer(
             engine=engine,
             template=prompts,
             samples=settings.samples or _VOTES,
-            temperature=temperature,
+            temperature=settings.temperature,
             tie_key=await tie_key(),
             telemetry=telemetry,
         )
@@ -108,7 +107,7 @@ async def _chat_scorer(
         template=prompts,
         samples=settings.samples or 0,
         max_tokens=settings.think_tokens,
-        temperature=temperature,
+        temperature=settings.temperature,
         timeout_s=settings.timeout_s,
         tie_key=await tie_key(),
         telemetry=telemetry,

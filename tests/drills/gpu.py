@@ -32,6 +32,7 @@ from app.core.preference import FloatArray, Score, preference_from_gaps
 from app.demo.pairs import pairs as made_pairs
 from app.judges.engines.model_files import model_folder
 from app.judges.engines.vllm_start import check_gpus, installed_builds, is_cpu_build
+from app.settings import Settings
 from tests.benchmarks.figures import about
 from tests.benchmarks.texts import Pair
 from tests.benchmarks.worker import Worker
@@ -109,7 +110,7 @@ class Machine:
         name = os.environ.get("SCOPE_MODEL", "demo")
         if self.small or name == "demo":
             return None
-        return model_folder(name, revision=os.environ.get("SCOPE_REVISION"))
+        return model_folder(Settings(model=name))
 
     def pairs(self, count: int, *, seed: int = 26) -> list[Pair]:
         """Pairs of the demo judge's families; fewer in a rehearsal."""
@@ -412,7 +413,7 @@ def thoughts(at: Machine) -> Finding:
         )
     else:
         try:
-            model_folder(THINKER, revision=None)
+            model_folder(Settings(model=THINKER))
         except StartupError as exc:
             raise NotRunError(exc.detail) from exc
     command = [sys.executable, "-m", "tests.demo_judge.measure_thoughts", "--json", str(figures)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from app.core.errors import StartupError
+from app.settings import Settings, folder_or_id
 
 _WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt")
 # Suffixes of configuration and tokenizer files.
@@ -32,8 +33,9 @@ _BLOCKS = 1024
 _LONGEST_HEADER = 100_000_000
 
 
-def model_folder(model: str, *, revision: str | None) -> Path:
-    """The folder with a model's files, fetched from the Hugging Face hub where needed."""
+def model_folder(settings: Settings) -> Path:
+    """The folder with the files of SCOPE_MODEL, fetched from the Hugging Face hub where needed."""
+    model, revision = folder_or_id(settings.model), settings.revision
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import snapshot_download
@@ -49,14 +51,15 @@ def model_folder(model: str, *, revision: str | None) -> Path:
     return path
 
 
-def architecture_before_fetch(model: str, *, revision: str | None) -> str:
-    """The class of a model, of which only config.json is fetched; see `model_folder`."""
+def architecture_before_fetch(settings: Settings) -> str:
+    """The class of SCOPE_MODEL, of which only config.json is fetched."""
+    model = folder_or_id(settings.model)
     folder = Path(model)
     if not folder.is_dir():
         from huggingface_hub import hf_hub_download
 
         with _fetching(model):
-            folder = Path(hf_hub_download(model, "config.json", revision=revision)).parent
+            folder = Path(hf_hub_download(model, "config.json", revision=settings.revision)).parent
     return architecture_of(folder) if (folder / "config.json").exists() else ""
 
 

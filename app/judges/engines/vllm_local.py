@@ -28,7 +28,7 @@ from app.ports import (
     ahead_of_queue,
     no_stage,
 )
-from app.settings import Settings, folder_or_id
+from app.settings import Settings
 
 if TYPE_CHECKING:
     from vllm import CompletionOutput, RequestOutput, SamplingParams
@@ -53,9 +53,7 @@ class VllmEngine:
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         settings = check_settings(self._settings, on_stage)
-        folder = await asyncio.to_thread(
-            model_folder, folder_or_id(settings.model), revision=settings.revision
-        )
+        folder = await asyncio.to_thread(model_folder, settings)
         # First: a wrong tokenizer is reported before minutes of loading weights. The longest prompt
         # is known only once the model is loaded.
         renderer = self._renderer = PromptRenderer(

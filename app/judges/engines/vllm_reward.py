@@ -14,7 +14,7 @@ from app.judges.engines.vllm_process import VllmProcess
 from app.judges.engines.vllm_start import check_settings, judge_arguments, runtime_of
 from app.judges.reward_model import reward_identity
 from app.ports import CallTimes, Conversation, OnStage, PromptError, ahead_of_queue, no_stage
-from app.settings import Settings, folder_or_id
+from app.settings import Settings
 
 if TYPE_CHECKING:
     from vllm import PoolingParams
@@ -33,9 +33,7 @@ class VllmRewardModel:
 
     async def start(self, on_stage: OnStage = no_stage) -> JudgeIdentity:
         settings = check_settings(self._settings, on_stage)
-        folder = await asyncio.to_thread(
-            model_folder, folder_or_id(settings.model), revision=settings.revision
-        )
+        folder = await asyncio.to_thread(model_folder, settings)
         check_outputs(folder)
         tokenizer = load_tokenizer(str(folder))
         chat_frame = chat_frame_of(tokenizer)

@@ -12,6 +12,7 @@ from app.core.errors import StartupError
 from app.judges.engines import model_files
 from app.judges.engines.model_files import checkpoint_dtype, model_folder, weights_digest
 from app.judges.engines.rendering import load_tokenizer
+from app.settings import Settings
 
 
 def a_model(folder: Path, weights: bytes) -> Path:
@@ -135,10 +136,10 @@ def test_a_model_that_is_neither_a_folder_nor_on_the_hub_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert model_folder(str(tmp_path), revision=None) == tmp_path
+    assert model_folder(Settings(model=str(tmp_path))) == tmp_path
     for name in ("no-such-model-here", "not a/valid/id"):
         with pytest.raises(StartupError, match=f"SCOPE_MODEL={name}"):
-            model_folder(name, revision=None)
+            model_folder(Settings(model=name))
 
 
 def test_a_folder_without_a_chat_template_is_no_judge(tmp_path: Path) -> None:
