@@ -161,7 +161,6 @@ def _method_results(
         n=len(scores.pairs),
         unparsed=scores.unparsed,
         failed=scores.failed,
-        unparsed_answers=scores.unparsed_answers,
         undecided=int(undecided.sum()),
         quality=quality(scores.confidence, scores.error),
         reliability=_reliability(scores),

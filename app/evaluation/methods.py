@@ -47,7 +47,6 @@ class MethodScores:
         error: Shape (m,). True where the preferred side is not the label, or no side is preferred.
         unparsed, failed: Numbers of pairs left out because an answer did not parse, or the judge
             failed.
-        unparsed_answers: Number of single answers that did not parse; a pair may have several.
     """
 
     pairs: NDArray[np.int64]
@@ -56,7 +55,6 @@ class MethodScores:
     error: NDArray[np.bool_]
     unparsed: int
     failed: int
-    unparsed_answers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +103,12 @@ def verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
     answered = _AnsweredPairs.of(pairs, ("orders", "verbalized"))
     preferences = _forward_preferences(answered.pairs)
     parsed = [parse_confidence(pair.verbalized) for pair in answered.pairs if pair.verbalized]
-    unparsed = np.array([confidence is None for confidence in parsed], np.bool_)
     confidence = np.array([np.nan if c is None else c for c in parsed], np.float64)
     declared = np.maximum(np.nan_to_num(confidence, nan=0.5), 0.5)
     return answered.scores(
         np.where(np.isnan(confidence), np.nan, preferences.p_bar - 0.5),
         confidence,
         _preferences_from_probabilities(np.column_stack([declared, declared])).entropy,
-        unparsed_answers=int(unparsed.sum()),
     )
 
 
@@ -154,15 +150,15 @@ def _majority(answered: "_AnsweredPairs", votes: Sequence[FloatArray]) -> Method
         votes: Votes of each pair: 1 for response_a, -1 for response_b, 0 for a tie, NaN unparsed.
     """
     count = np.array([len(pair) for pair in votes], np.float64)
-    unparsed = np.array([int(np.isnan(pair).sum()) for pair in votes], np.int64)
+    unparsed = np.array([np.isnan(pair).any() for pair in votes], np.bool_)
     for_a = np.array([(pair > 0.0).sum() for pair in votes], np.float64)
     for_b = np.array([(pair < 0.0).sum() for pair in votes], np.float64)
     majority = np.maximum(for_a, for_b)
-    side = np.where(unparsed > 0, np.nan, for_a - for_b)
+    side = np.where(unparsed, np.nan, for_a - for_b)
     # Several ties can put the majority below one half, where entropy would fall again.
     at_least_half = np.maximum(majority, count / 2.0)
     entropy = binary_entropy(at_least_half / count, (count - at_least_half) / count)
-    return answered.scores(side, majority / count, entropy, unparsed_answers=int(unparsed.sum()))
+    return answered.scores(side, majority / count, entropy)
 
 
 METHODS: Mapping[MethodName, Method] = MappingProxyType(
@@ -249,15 +245,13 @@ class _AnsweredPairs:
         side: ArrayLike,
         confidence: ArrayLike,
         uncertainty: ArrayLike,
-        *,
-        unparsed_answers: int = 0,
     ) -> MethodScores:
         """Compares the preferred sides with the labels.
 
         Args:
             side: Shape (m,). Positive for response_a, negative for response_b, 0 for no preference,
                 NaN for a pair with an unparsed answer.
-            confidence, uncertainty, unparsed_answers: As of `MethodScores`.
+            confidence, uncertainty: As of `MethodScores`.
         """
         sides = np.sign(np.asarray(side, np.float64))
         labels = np.array([_SIDES[pair.label] for pair in self.pairs])
@@ -270,7 +264,6 @@ class _AnsweredPairs:
             error=(sides != labels)[kept],
             unparsed=int((~kept).sum()),
             failed=self.failed,
-            unparsed_answers=unparsed_answers,
         )
 
 

@@ -33,7 +33,7 @@ class MethodResults:
     """One uncertainty method on one data set.
 
     Args:
-        unparsed, failed, unparsed_answers: As of `MethodScores`.
+        unparsed, failed: As of `MethodScores`.
         undecided: Number of pairs without a preference under BPE, 0 for other methods. They count
             as errors; the service never accepts them.
         reliability: Non-empty bins in ascending order.
@@ -44,7 +44,6 @@ class MethodResults:
     n: int
     unparsed: int
     failed: int
-    unparsed_answers: int
     undecided: int
     quality: Quality
     reliability: tuple[ReliabilityBin, ...]

@@ -158,14 +158,13 @@ def _counts(results: Results) -> Table:
             method.unparsed,
             method.failed,
             method.undecided,
-            method.unparsed_answers,
         )
         for dataset, method in _measured(results)
     ]
     return Table(
         name="counts",
         title="Pairs that a method does not score",
-        columns=("data", "method", "unparsed", "failed", "undecided", "answers unparsed"),
+        columns=("data", "method", "unparsed", "failed", "undecided"),
         rows=tuple(row for row in counted if any(row[2:])),
         note="Undecided pairs have no preference, and count as errors.",
     )
