@@ -99,13 +99,8 @@ class _Form:
 _FORMS = [_Form(dialect=dialect, together=n) for n in (2, 1) for dialect in DIALECTS]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answered:
-    """The answers to a choice in both orders, and the names of the models that gave them."""
-
-    forward: OptionProbabilities
-    reverse: OptionProbabilities
-    models: frozenset[str]
+# The answers to a choice in both orders.
+Answered = tuple[OptionProbabilities, OptionProbabilities]
 
 
 class DecisionScorer:
@@ -135,8 +130,8 @@ class DecisionScorer:
         self._max_prompt_tokens = max_prompt_tokens
         self._telemetry = telemetry
         self._form = _FORMS[0]
-        # None until the start knows it.
-        self._answered_as: str | None = None
+        # The name in the first answer of all; empty before.
+        self._answered_as = ""
 
     async def start(self, on_stage: OnStage = no_stage) -> None:
         """Finds out what the servers take, and asks the probes; see `Engine.start`."""
@@ -156,7 +151,6 @@ class DecisionScorer:
             return [await self._rehearsed(server, probe) for probe in probes]
 
         answered = [one for each in await self._servers.on_each(probed) for one in each]
-        self._answered_as = _one_model(answered)
         self._servers.start_probes(lambda server: self._rehearsed(server, probes[0]))
         served = {
             "hosts": sorted({urlsplit(url).hostname or "" for url in self._urls}),
@@ -194,9 +188,7 @@ class DecisionScorer:
             )
         largest = self.identity.largest_gap
         return [
-            score_of_orders(one.forward, one.reverse, largest=largest)
-            if isinstance(one, Answered)
-            else one
+            one if isinstance(one, PromptError) else score_of_orders(*one, largest=largest)
             for one in (answers[place] for place in range(len(choices)))
         ]
 
@@ -237,11 +229,10 @@ class DecisionScorer:
     async def _answered(
         self, server: Server, choice: Choice, times: CallTimes
     ) -> Answered | PromptError:
-        """Asks for a choice in both orders; fails if another model answers than at the start."""
+        """Asks for a choice in both orders; fails if another model answers than the first time."""
         dialect, together = self._form.dialect, self._form.together
         posts = (server.post(dialect.path, body) for body in self._form.bodies(self._model, choice))
         orders: list[OptionProbabilities] = []
-        models: set[str] = set()
         for answer in await run_all(posts):
             if isinstance(answer, PromptError):
                 return answer
@@ -252,16 +243,16 @@ class DecisionScorer:
             if isinstance(read, PromptError):
                 return read
             times.prompt_tokens += tokens_of(answer, "input_tokens")
-            models.add(model)
             orders += read
-        if self._answered_as is not None and models != {self._answered_as}:
-            others = " and ".join(map(_shown, sorted(models - {self._answered_as})))
-            raise ServerFailedError(
-                f"answers as {others}, and answered as {_shown(self._answered_as)} at the start: "
-                "restart the service, and calibrate again"
-            )
+            self._answered_as = self._answered_as or model
+            if model != self._answered_as:
+                raise ServerFailedError(
+                    f"answers as {_shown(model)}, and the first answer was from "
+                    f"{_shown(self._answered_as)}: a calibration is for one model, so name one "
+                    "version in SCOPE_MODEL, restart the service, and calibrate again"
+                )
         forward, reverse = orders
-        return Answered(forward=forward, reverse=reverse, models=frozenset(models))
+        return forward, reverse
 
 
 def choice_of(comparison: Comparison) -> Choice:
@@ -279,18 +270,8 @@ def _estimated_tokens(choice: Choice) -> int:
     return 2 * sum(map(len, choice)) // 4 + 1
 
 
-def _one_model(answered: Sequence[Answered]) -> str:
-    models = sorted({model for one in answered for model in one.models})
-    if len(models) > 1:
-        raise StartupError(
-            f"the judge's servers answer as {' and as '.join(map(_shown, models))}: a calibration "
-            "is for one model, so name one version in SCOPE_MODEL"
-        )
-    return models[0]
-
-
 def _decimals(answered: Sequence[Answered]) -> int | None:
-    orders = [order for one in answered for order in (one.forward, one.reverse)]
+    orders = [order for one in answered for order in one]
     try:
         return decimals_of(p for order in orders for p in (order.first, order.second))
     except ValueError:
