@@ -1,5 +1,6 @@
 """The effects of a change of a calibration set, shown before somebody is asked about it."""
 
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,13 +70,8 @@ def _effect_cells(effect: "Effect") -> list[str]:
     missing = "not known to help" if effect.more_labels is None else str(effect.more_labels or "")
     if effect.after.labels_missing:
         missing = ""
-    return [*_criterion_cells(effect.after), *_both(effect.before, effect.after), missing]
-
-
-def _both(before: "Threshold", after: "Threshold") -> list[str]:
-    """The cells of two rows, each before its counterpart."""
-    rows = zip(_row_cells(before), _row_cells(after), strict=True)
-    return [cell for cells in rows for cell in cells]
+    pairs = zip(_row_cells(effect.before), _row_cells(effect.after), strict=True)
+    return [*_criterion_cells(effect.after), *chain.from_iterable(pairs), missing]
 
 
 def _criterion_cells(row: "Threshold") -> list[str]:

@@ -46,9 +46,10 @@ def run_service(*, host: str | None, port: int | None) -> None:
         raise _failure(exc.detail, as_json=as_json) from None
     if run.refused is not None:
         raise _failure(run.refused.detail, as_json=as_json)
-    if run.lost is not None:
+    # Engine or store can never answer again.
+    if run.server.lost is not None:
         print_end = _log_error if as_json else print_error
-        print_end(f"{run.lost}; the service has stopped: start it again")
+        print_end(f"{run.server.lost}; the service has stopped: start it again")
         finish()
         # The interpreter must not end in order. It would close a SQLite file that was replaced, and
         # SQLite would write its log into that file.
@@ -80,19 +81,14 @@ class _Run:
         # The reason why the service did not start, if it did not.
         self.refused: ScopeJudgeError | None = None
         application = create_application(settings, self._opened, keys=keys)
-        self._server = DrainingServer(application, settings, self._on_listening, end_now)
-
-    @property
-    def lost(self) -> str | None:
-        """The reason why engine or store can never answer again; None while they can."""
-        return self._server.lost
+        self.server = DrainingServer(application, settings, self._on_listening, end_now)
 
     def until_stopped(self, listeners: list[socket.socket]) -> None:
         """Serves until a signal arrives, engine or store are lost, or the start fails."""
         # `serve` prints the reason why a start failed; uvicorn would add a traceback.
         logging.getLogger("uvicorn.error").addFilter(lambda record: self.refused is None)
         try:
-            self._server.run(sockets=listeners)
+            self.server.run(sockets=listeners)
         except SystemExit:
             # Uvicorn exits by itself if the start failed.
             if self.refused is None:
@@ -101,11 +97,7 @@ class _Run:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Services]:
         try:
-            opening = serving(
-                self._settings,
-                self._observer,
-                on_lost=self._server.end,
-            )
+            opening = serving(self._settings, self._observer, on_lost=self.server.end)
             async with opening as services:
                 self._services = services
                 yield services

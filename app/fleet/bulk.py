@@ -99,7 +99,10 @@ class RayJudges:
                 results, failure = ray.get(ended[0])
             except ray.exceptions.RayError as exc:
                 logger.warning("a judge was lost: %s", type(exc).__name__)
-                self._replace(judge)
+                if judge in self._judges:
+                    # Another one gets batches once it is loaded: there may be no room.
+                    self._judges.remove(judge)
+                    self._load()
                 if losses + 1 == _MOST_LOSSES:
                     raise StartupError(
                         f"{_MOST_LOSSES} judges were lost while they judged the same batch"
@@ -114,12 +117,6 @@ class RayJudges:
         actor = ray.remote(BulkJudge).options(max_concurrency=_AT_ONCE + 1, **self._resources)
         judge = actor.remote(*self._arguments)
         self._loading[judge.ready.remote()] = judge
-
-    def _replace(self, judge: Any) -> None:
-        """Starts another judge, which gets batches once it is loaded: there may be no room."""
-        if judge in self._judges:
-            self._judges.remove(judge)
-            self._load()
 
     def _take_loaded(self) -> None:
         """Waits for one of the judges that are loading."""

@@ -56,19 +56,16 @@ class JudgeReplica:
         try:
             await self.app.state.services.readiness.check()
         except ScopeJudgeError as exc:
-            if self._is_dead(exc):
+            # The engine refuses at once, and is a part of this process.
+            late = isinstance(exc.__cause__, TimeoutError)
+            refuses = isinstance(exc, EngineUnavailableError) and not late
+            if refuses and self.app.state.engine_is_here:
                 raise
             if not self._has_warned:
                 logger.warning("the replica stays although it cannot judge: %s", exc.detail)
             self._has_warned = True
         else:
             self._has_warned = False
-
-    def _is_dead(self, exc: ScopeJudgeError) -> bool:
-        """Whether the engine refuses at once and is a part of this process."""
-        refuses = isinstance(exc, EngineUnavailableError)
-        late = isinstance(exc.__cause__, TimeoutError)
-        return refuses and not late and self.app.state.engine_is_here
 
 
 def application() -> FastAPI:

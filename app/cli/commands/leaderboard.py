@@ -14,7 +14,7 @@ from app.cli.running import options
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
     from app.ratings.board import Leaderboard
-    from app.ratings.results import Board, Rating
+    from app.ratings.results import Rating
 
 PAGE_NAME = "leaderboard.html"
 
@@ -105,19 +105,11 @@ def _write(found: "Leaderboard", title: str | None, out: Path) -> None:
 
 
 def _print(found: "Leaderboard") -> None:
+    """Prints the main view of a board, the changes and the notes."""
     from app.ratings.page import change_sentences
-
-    board = found.results.board
-    _print_main(board)
-    changes = [] if found.results.changes is None else change_sentences(found.results.changes)
-    for note in [*changes, *board.notes]:
-        say(f"- {note}", output=stdout)
-
-
-def _print_main(board: "Board") -> None:
-    """Prints the main view of a board."""
     from app.ratings.results import LEVEL
 
+    board = found.results.board
     main = board.views[board.main]
     failures = board.errors > 0
     table = Table("rank", "rank set", "model")
@@ -140,6 +132,9 @@ def _print_main(board: "Board") -> None:
         table.add_section()
     title = f"{board.judge}: {board.judged} judged battles, view {board.main}"
     print_table(table, title=title)
+    changes = [] if found.results.changes is None else change_sentences(found.results.changes)
+    for note in [*changes, *board.notes]:
+        say(f"- {note}", output=stdout)
 
 
 def _rank_set(rating: "Rating") -> str:
