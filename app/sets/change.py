@@ -207,7 +207,6 @@ class Change(records.Version):
             judge=subject.judge if subject else None,
             fingerprint=subject.fingerprint if subject else None,
             rolled_back_to=change.rolled_back_to,
-            thresholds_before=thresholds_of(present) if present else None,
             thresholds_after=thresholds_of(after) if after else None,
             unlabelled=after.unlabelled if after else 0,
         )

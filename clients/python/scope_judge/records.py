@@ -591,9 +591,8 @@ class Version:
         removed: Examples that left the set; None if the set could not be read.
         min_label_mass: `SCOPE_MIN_LABEL_MASS` of the service that made the change.
         rolled_back_to: The version that a rollback restored.
-        thresholds_before: `guarantee:alpha` -> threshold in nats before the change; None if
-            infeasible. Those that depend on missing labels are left out.
-        thresholds_after: The same after the change; None for a deletion.
+        thresholds_after: `guarantee:alpha` -> threshold in nats, None if infeasible, without those
+            that depend on missing labels; None for a deletion.
     """
 
     version: int
@@ -611,7 +610,6 @@ class Version:
     judge: str | None
     fingerprint: str | None
     rolled_back_to: int | None
-    thresholds_before: dict[str, float | None] | None
     thresholds_after: dict[str, float | None] | None
     unlabelled: int
 

@@ -11,6 +11,7 @@ from app.judging.services import Services
 from app.ports import Entry, Head
 from app.sets.calibrator import Calibrator
 from app.sets.change import Change, readable_changes
+from app.sets.codec import thresholds_of
 from tests.serving import labelled, services_of
 from tests.unit.sets.trails import batch, trail
 
@@ -48,8 +49,7 @@ async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> No
         judge="scripted",
         fingerprint=services.identity.fingerprint,
         rolled_back_to=None,
-        thresholds_before=None,
-        thresholds_after=newest.thresholds_before,
+        thresholds_after=thresholds_of(one.calibration),
         unlabelled=0,
     )
     assert (newest.version, newest.by) == (2, "mallory")
@@ -70,7 +70,6 @@ async def test_a_deletion_is_recorded_and_the_numbers_go_on() -> None:
         deletion, _ = await trail(services)
         assert (deletion.version, deletion.action, deletion.by) == (2, "delete", "admin")
         assert (deletion.removed, deletion.n, deletion.write_id) == (2, 0, None)
-        assert deletion.thresholds_before is not None
         assert deletion.thresholds_after is None
         again = await services.calibrator.add("default", batch(3))
         assert (again.calibration.version, again.calibration.n) == (3, 1)
