@@ -16,6 +16,7 @@ import numpy as np
 
 from app.core.preference import preference_from_gaps
 from app.core.thresholds import ThresholdCurve
+from tests.unit.api.keyring import header_of
 
 ALPHA = 0.1
 BATCH = 8
@@ -59,11 +60,12 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """Sends each request once; a missing answer is an `Answer`, too."""
+    """Sends each request once, with one key; a missing answer is an `Answer`, too."""
 
     def __init__(self, port: int) -> None:
         self._http = httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}",
+            headers=header_of("fleet"),
             timeout=20.0,
             limits=httpx.Limits(max_connections=None, keepalive_expiry=20.0),
         )
@@ -74,14 +76,11 @@ class Client:
     async def __aexit__(self, *exc: object) -> None:
         await self._http.aclose()
 
-    async def ask(
-        self, method: str, path: str, body: object = None, *, key: str | None = None
-    ) -> Answer:
+    async def ask(self, method: str, path: str, body: object = None) -> Answer:
         """Sends one request with a body of JSON."""
         began = asyncio.get_running_loop().time()
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
-            answer = await self._http.request(method, path, json=body, headers=headers)
+            answer = await self._http.request(method, path, json=body)
         except httpx.TransportError as exc:
             trouble = "silent" if isinstance(exc, httpx.TimeoutException) else "cut"
             trouble = "refused" if isinstance(exc, httpx.ConnectError) else trouble

@@ -16,11 +16,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from app.api.access import ROLES
 from tests.integration.processes.server import Server
 from tests.patience import wait_until
 from tests.programs import HttpServer, free_port
 from tests.redis_server import RedisServer
 from tests.traffic import Traffic, figure_in
+from tests.unit.api.keyring import entry, header_of, write_keys
 
 CONFIGURATION = Path(__file__).parents[3] / "deploy" / "haproxy" / "haproxy.cfg"
 _SERVERS = re.compile(r"(?:^  server \S+ \S+\n)+", re.MULTILINE)
@@ -59,6 +61,8 @@ def replica(folder: Path, redis: RedisServer, **settings: str) -> Server:
     """A service with a scripted judge on this Redis, not yet started."""
     folder.mkdir()
     common = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": redis.url}
+    # Without keys, a service answers no request that a proxy passes on.
+    common["SCOPE_API_KEYS_FILE"] = str(write_keys(folder / "keys.json", entry("fleet", ROLES)))
     return Server(folder, {**common, "SCOPE_DRAIN_LAG_S": _DRAIN_LAG_S, **settings})
 
 
@@ -81,7 +85,10 @@ def _restart_each(replicas: Sequence[Server]) -> None:
         each.stop()
         each.start()
         wait_until(
-            lambda: figure_in(each.client.get("/metrics").text, "scope_judgments_total")  # noqa: B023
+            lambda: figure_in(
+                each.client.get("/metrics", headers=header_of("fleet")).text,  # noqa: B023
+                "scope_judgments_total",
+            )
         )
 
 
