@@ -36,7 +36,7 @@ function Done({ state, name, onFinish, onAgain, onSave }) {
     return card(`${detailOf(state.problem)}${here === 0 ? "" : ` ${plural(here, "label")} ${here === 1 ? "waits" : "wait"} here.`}`, again);
   }
   if (pool !== null && pool.done > 0)
-    return card(html`That was the last pair${pool.decided === null ? "" : ` that the promise needs`}. ${pool.words} They become one version when you save them; until then you can take the last one back.`,
+    return card(html`That was the last pair${pool.decided === null ? "" : ` that the promise needs`}. ${pool.words} Save the labels as one version of the set; until then you can take the last answer back.`,
       html`<button type="button" class="main" onClick=${onSave}>Save ${plural(pool.done, "label")}</button>`);
   if (state.held !== null)
     return card("That was the last pair for now. Your last answer is not sent yet, so you can still take it back.", html`<button type="button" class="main" onClick=${onFinish}>Send it</button>`);

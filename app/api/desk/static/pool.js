@@ -150,9 +150,9 @@ export class Pool {
 function keepingOf(set, alpha) {
   const first = keptGoal(set.name);
   if (set.labelled === 0 && unsavedGoal(set.name) === "") return "Choose it before the first label, and keep it.";
-  if (first === "" || first === "all") return "Choose the one that was chosen before the first label: one that is chosen by what labels show does not hold.";
+  if (first === "" || first === "all") return "Choose the percentage with which the labeling began: a promise that is chosen after a look at labels does not hold.";
   return first === alpha ? "The labels so far are for it: keep it."
-    : `The labels so far are for ${plain(Number(first))}: one that is chosen by what labels show does not hold. Keep ${plain(Number(first))}, or make a new set.`;
+    : `The labels so far are for ${plain(Number(first))}: a promise that is chosen after a look at labels does not hold. Keep ${plain(Number(first))}, or make a new set.`;
 }
 
 /**
@@ -201,7 +201,7 @@ function Texts({ set, info, here, onFile }) {
     await keepPairs(set.name, found);
     onFile();
   };
-  return html`<div class="upload note"><p>${plural(set.unlabelled - here, "text")} of them ${set.unlabelled - here === 1 ? "is" : "are"} not in this browser. Open the file that has them; the judge reads its pairs again to find them.</p>
+  return html`<div class="upload note"><p>The texts of ${plural(set.unlabelled - here, "pair")} are not in this browser. Open the file that has them; the judge reads its pairs again to find them.</p>
     <${PairFileField} label="File of these pairs" onRead=${setRead} />
     <div class="row"><${Action} kind="main" run=${open} disabled=${read === null} inputs=${[read]} waits=${`${plural(judged, "pair")} read…`}>Open<//></div></div>`;
 }
