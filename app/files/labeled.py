@@ -26,13 +26,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilePair(LabeledRow):
-    """A row of a file and the pair that it holds.
-
-    Args:
-        row: The row.
-        shape: The shape of its file.
-        fields: question, response_a and response_b, as in POST /judge; {} without a comparison.
-    """
+    """A row of a file and the pair that it holds; its fields are {} without a comparison."""
 
     row: FileRow
     shape: ComparisonShape
@@ -41,10 +35,6 @@ class FilePair(LabeledRow):
 
 def read_pairs(inputs: Sequence[Path], form: InputFormat) -> list[FilePair]:
     """Reads all rows of files; a row that holds no comparison has its problem.
-
-    Args:
-        inputs: Files, folders and patterns.
-        form: How the rows are written.
 
     Raises:
         InvalidRequestError: A file cannot be read, or has no rows; no row has a comparison;

@@ -64,9 +64,9 @@ class FileRow:
 
     Args:
         place: File and line or row number, for messages.
-        fields: Column name -> value, in the order of the file; None for an empty cell. The values
-            of CSV and TSV are texts and lists of messages.
-        delimiter: Delimiter of a table; None for other formats.
+        fields: Column name -> value; None for an empty cell. The values of CSV and TSV are texts
+            and lists of messages.
+        delimiter: Delimiter of a table.
     """
 
     place: str
@@ -78,9 +78,8 @@ class FileRow:
 class InputFormat:
     """How the rows of files are written, as far as it is named.
 
-    Args:
-        shape: How a row holds its comparison; None to recognize it for each file.
-        encoding: Encoding of text without a byte order mark; None for UTF-8.
+    Without a shape, that of each file is recognized. Text without a byte order mark has the
+    encoding, or UTF-8.
     """
 
     shape: ComparisonShape | None = None
@@ -91,9 +90,6 @@ def files_of(inputs: Sequence[Path]) -> list[Path]:
     """Expands folders and patterns; the files of a folder are sorted by path.
 
     The pairs that a run drew for audits are left out of folders: they have been judged.
-
-    Args:
-        inputs: Files, folders, patterns such as `data/*.jsonl`, or `-` for standard input.
 
     Raises:
         InvalidRequestError: There is no such file, or a folder has none that ends like a known
@@ -126,11 +122,7 @@ def _is_read(path: Path) -> bool:
 
 
 def read_rows(path: Path, encoding: str | None = None) -> Iterator[FileRow]:
-    """Yields the rows of a file.
-
-    Args:
-        path: The file; `-` is standard input.
-        encoding: Encoding of text without a byte order mark; None for UTF-8.
+    """Yields the rows of a file, or of standard input (`-`); see `InputFormat`.
 
     Raises:
         InvalidRequestError: The file is empty, cannot be read, or is not what it seems to be. The

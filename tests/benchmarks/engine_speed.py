@@ -48,7 +48,6 @@ class Field:
 
     Args:
         name: Part of the figures' names.
-        model: Folder of the model.
         model_setting: SCOPE_MODEL for our service.
         pairs: Repeat -> its pairs. Repeats have different pairs, so that vLLM's prefix cache does
             not hold them.
@@ -74,13 +73,7 @@ class DisagreementError(Exception):
 
 
 class Arena:
-    """Our service and the chosen contestants, all loaded, one working at a time.
-
-    Args:
-        sampling: Folder and number of the samples.
-        field: The model and the pairs.
-        names: Contestants: "engine", "chat-client", "transformers-loop".
-    """
+    """Our service and the chosen contestants, all loaded, one working at a time."""
 
     def __init__(self, sampling: Sampling, field: Field, names: Sequence[str]) -> None:
         self._sampling = sampling

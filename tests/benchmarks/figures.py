@@ -27,7 +27,6 @@ class Figure:
 
     Args:
         name: Value of `--only`.
-        unit: Unit of the samples.
         ours: One sample of ours for each repeat.
         theirs: One sample of theirs for each repeat; empty if the target is absolute.
         target: Target of the ratio, or of ours if `theirs` is empty; None if there is no target.
@@ -115,8 +114,7 @@ class Entry(NamedTuple):
 class FigureFile:
     """A JSON file with `runs`.
 
-    Args:
-        path: The file; another figure of the same name in it is replaced, all others stay.
+    Another figure of the same name in it is replaced, and all others stay.
     """
 
     def __init__(self, path: Path) -> None:

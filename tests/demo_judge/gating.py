@@ -38,13 +38,7 @@ _NUMBER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21)
 
 
 class Group(NamedTuple):
-    """A question with answers, the best one first.
-
-    Args:
-        family: Family of the task.
-        question: The question.
-        answers: Eight different answers, from the right one to the worst.
-    """
+    """A question with eight different answers, from the right one to the worst."""
 
     family: str
     question: str
@@ -53,12 +47,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Judged:
-    """The judgment of one pair: answer `a` is better than `b`, in truth a < b.
-
-    Args:
-        p_bar: Probability that answer `a` is better.
-        risk_level: Smallest alpha at which the judgment is accepted; None if there is none.
-    """
+    """The judgment of one pair: answer `a` is better than `b`, in truth a < b."""
 
     p_bar: float
     risk_level: float | None
@@ -77,9 +66,7 @@ class Row:
     """The rewards of one rule against the truth, over all groups.
 
     Args:
-        alpha: Alpha of the rule; None if the judge always answers.
-        kind: "hard" or "soft".
-        opponents: Opponents of each response.
+        alpha: None if the judge always answers.
         accepted: Share of the comparisons that are accepted.
         wrong_of_accepted: Share of wrong verdicts among the accepted comparisons, which alpha is a
             promise about; None if there are none.

@@ -26,8 +26,6 @@ class Measurement:
     """Results of the judge on the fresh pairs.
 
     Args:
-        n: Number of pairs.
-        accuracy: Share of right preferences.
         auroc: AUROC of confidence for right preferences.
         flips: Share of pairs on which the two orders disagree.
         mean_p_first: Mean probability of the response shown first; 0.5 without position bias.
@@ -47,12 +45,7 @@ class Measurement:
 
 
 def measure(client: httpx.Client, *, pairs: int | None = None) -> Measurement:
-    """Calibrates a temporary set with the shipped pairs, then judges fresh pairs.
-
-    Args:
-        client: Client of a service with the demo judge.
-        pairs: Number of fresh pairs; None for all.
-    """
+    """Calibrates a temporary set with the shipped pairs, then judges all or so many fresh pairs."""
     sets = demo_sets()
     fresh = sets.fresh[:pairs]
     examples = [_comparison(pair) | {"label": pair.label} for pair in sets.calibrate]

@@ -39,16 +39,7 @@ CURRICULUM_SHARE = 0.08
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
-    """The size of a training run.
-
-    Args:
-        hidden: Width of the model.
-        intermediate: Width of the feed-forward layers.
-        layers: Number of layers.
-        heads: Number of attention heads.
-        batch: Pairs in one step.
-        chunk: Pairs in one forward pass; pairs are sorted by length.
-    """
+    """The size of a model, and the pairs of one step and of one forward pass (`chunk`)."""
 
     hidden: int
     intermediate: int
@@ -160,15 +151,9 @@ class PromptEncoder:
 
 
 def logits_after_prefix(model: LlamaForCausalLM, prefix: Tensor, ids: Tensor) -> Tensor:
-    """Logits of prompts that share a prefix, which is computed once for the batch.
+    """Logits, shape (n, length, vocabulary), of prompts that share a prefix of shape (p,).
 
-    Args:
-        model: The judge.
-        prefix: Shape (p,), token ids of the prefix.
-        ids: Shape (n, length), token ids after the prefix.
-
-    Returns:
-        Shape (n, length, vocabulary).
+    The prefix is computed once for the batch; `ids` of shape (n, length) follow it.
     """
     shared = prefix_cache(model, prefix, len(ids))
     output = model(input_ids=ids, past_key_values=shared, use_cache=True)
