@@ -121,6 +121,8 @@ def _words(fault: Any) -> str:
     known = fault["loc"][:-1] if fault["type"] == "extra_forbidden" else fault["loc"]
     place = ".".join(map(str, known))
     message = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "string_pattern_mismatch" and "sha256" not in known:
+        message = "use up to 64 letters, digits and . _ -, beginning with a letter or digit"
     return f"{place}: {message}" if place else message
 
 

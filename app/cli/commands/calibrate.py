@@ -117,6 +117,8 @@ def calibrate(
                     done = add()
             detail = client.calibration(of_set)
             print_detail(detail)
+            if info.judge == "scripted":
+                say("The judge `scripted` is for tests and guesses: these figures mean nothing.")
             say(
                 f"added {done.added}, updated {done.updated}, ties {done.ties}, "
                 f"removed {done.removed}, failed {len(failures) + unusable}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import CommandError, print_cells, say
+from app.cli.console import CommandError, print_cells, say, stdout
 from app.files.replacing import replacing
 
 # The help of a command needs its options only: functions import what reads the key file.
@@ -91,10 +91,8 @@ def add(
             )
         held.append(entry)
     print(key, flush=True)
-    say(
-        f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}. "
-        f"This is the only time the key is shown: {path} has only its hash."
-    )
+    if stdout.is_terminal:
+        say(f"This is the only time the key is shown: {path} has only its hash.")
 
 
 @app.command(name="list")

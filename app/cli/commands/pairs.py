@@ -135,4 +135,6 @@ def _reason(found: "Rewards") -> str:
         return "accepted verdicts that contradict the rewards, or tie"
     if "suspended" in found.reasons:
         return REASONS["suspended"]
+    if not any(found.compared):
+        return "its responses are equal or empty"
     return "no accepted verdict: a larger alpha accepts more"

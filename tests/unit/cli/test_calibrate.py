@@ -114,6 +114,7 @@ def test_a_run_makes_one_version_whatever_the_batches(
         result = calibrated(url, file)
         assert result.exit_code == 0, result.stderr
         assert result.stdout == ""
+        assert "`scripted` is for tests" in result.stderr
         assert "calibration default, version 1 19 labels without ties, accuracy" in one_line(
             result.stderr
         )

@@ -47,7 +47,7 @@ def test_a_key_is_printed_once_and_only_its_hash_is_kept(path: Path) -> None:
         ["judge", "calibrate"],
         None,
     )
-    assert "the only time the key is shown" in one_line(result.stderr)
+    assert not result.stderr, "a script that keeps the key wants nothing else"
     caller = Keys(path).caller(key.encode())
     assert (caller.name, caller.roles) == ("ci", ["judge", "calibrate"])
 
@@ -110,10 +110,8 @@ def test_a_planted_lock_is_not_followed(tmp_path: Path, path: Path) -> None:
 
 def test_a_key_can_be_limited_to_sets_and_a_key_without_a_role_can_read(path: Path) -> None:
     some = ("--calibration", "default", "--calibration", "other.v2")
-    assert "default,other.v2" in one_line(run(path, "add", "some", "--role", "judge", *some).stderr)
-    assert "reader may: only read; calibration sets: *" in one_line(
-        run(path, "add", "reader").stderr
-    )
+    run(path, "add", "some", "--role", "judge", *some)
+    run(path, "add", "reader")
     lines = [line.split("\t") for line in run(path, "list").stdout.splitlines()]
     assert [line[:3] for line in lines] == [
         ["some", "judge", "default,other.v2"],
@@ -142,10 +140,10 @@ ADD = ["add", "b", "--role", "judge"]
         ("keys.json", ["add", "a", "--role", "judge"], "scope-judge keys revoke a"),
         ("keys.json", ["add", "b", "--role", "root"], "'label', 'admin' or 'metrics'"),
         ("keys.json", ["add", "b", "--role", "metrics", "--calibration", "x"], "/metrics shows"),
-        ("keys.json", ["add", "../b"], "name: String should match pattern"),
-        ("keys.json", ["add", "b\n"], "name: String should match pattern"),
-        ("keys.json", ["add", "b" * 65], "name: String should match pattern"),
-        ("keys.json", ["add", "b", "--calibration", "x/y"], "calibrations.0: String should match"),
+        ("keys.json", ["add", "../b"], "name: use up to 64 letters"),
+        ("keys.json", ["add", "b\n"], "name: use up to 64 letters"),
+        ("keys.json", ["add", "b" * 65], "name: use up to 64 letters"),
+        ("keys.json", ["add", "b", "--calibration", "x/y"], "calibrations.0: use up to 64 letters"),
         ("keys.json", ["add", "b", "--expires", "2020-01-01"], "has passed"),
         ("keys.json", ["add", "b", "--comparisons-per-minute", "0"], "comparisons-per-minute"),
         ("keys.json", ["revoke", "b"], "has no key named b"),

@@ -50,7 +50,7 @@ def test_the_best_pair_of_each_prompt_is_written(url: str, tmp_path: Path) -> No
         {"prompt": ROWS[2]["prompt"], "chosen": "quality=9", "rejected": "quality=0", **rewards},
     ]
     assert "2 of 3 prompts have a pair" in result.stderr
-    assert "1 without: no accepted verdict: a larger alpha accepts more" in result.stderr
+    assert "1 without: its responses are equal or empty" in result.stderr
     assert "--overwrite" in run(url, tmp_path, ROWS).stderr
 
 

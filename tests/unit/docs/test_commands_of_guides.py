@@ -14,11 +14,12 @@ from tests.unit.docs import markdown
 from tests.unit.docs.markdown import DOCS
 
 
-def run_commands(page: str, folder: Path, **environment: str) -> None:
-    """Runs the commands of a page as they are written, without those that call HTTP."""
+def run_commands(page: str, folder: Path, section: str = "", **environment: str) -> None:
+    """Runs the commands of a page, or of its section, as written, without those that call HTTP."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    for block in markdown.blocks((DOCS / "guides" / page).read_text(encoding="utf-8")):
-        if block.language == "bash":
+    for block in markdown.blocks((DOCS / page).read_text(encoding="utf-8")):
+        is_wanted = block.language == "bash" and section in ("", block.section)
+        if is_wanted and not block.text.startswith("curl "):
             lines = block.text.splitlines()
             commands = "\n".join(line for line in lines if not line.startswith("curl "))
             # One team is as good as five, and the date of the page passes.
@@ -34,7 +35,7 @@ def run_commands(page: str, folder: Path, **environment: str) -> None:
 
 def test_five_teams_get_their_keys(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
-    run_commands("keys.md", tmp_path, SCOPE_API_KEYS_FILE=str(file))
+    run_commands("guides/keys.md", tmp_path, SCOPE_API_KEYS_FILE=str(file))
     # The page revokes the key that it makes first.
     keys = {key["name"]: key for key in json.loads(file.read_text())["keys"]}
     assert keys.keys() == {"docs", "docs-ann", "prometheus", "lab"}
@@ -43,12 +44,24 @@ def test_five_teams_get_their_keys(tmp_path: Path) -> None:
     assert keys["lab"]["comparisons_per_minute"] == 600
 
 
+def test_rewards_are_checked_and_samples_become_pairs(tmp_path: Path) -> None:
+    rows = "".join(json.dumps(row) + "\n" for row in examples(200))
+    (tmp_path / "app" / "demo").mkdir(parents=True)
+    for file in ("labeled.jsonl", "app/demo/try.jsonl"):
+        (tmp_path / file).write_text(rows)
+    with running() as url:
+        run_commands("guides/rewards.md", tmp_path, SCOPE_URL=url)
+        page, section = "integrations/dpo.md", "Several responses for a prompt"
+        run_commands(page, tmp_path, section=section, SCOPE_URL=url)
+    assert (tmp_path / "dpo.jsonl").read_text().count("chosen_reward") == 200
+
+
 def test_a_spreadsheet_becomes_verdicts(tmp_path: Path) -> None:
     labeled = examples(200)
     write(tmp_path / "labeled.xlsx", labeled)
     write(tmp_path / "rest.xlsx", [{"row": "1", **without_label(row)} for row in labeled[:5]])
     with running() as url:
-        run_commands("spreadsheet.md", tmp_path, SCOPE_URL=url)
+        run_commands("guides/spreadsheet.md", tmp_path, SCOPE_URL=url)
     header, *rows = load_workbook(tmp_path / "judged.xlsx").active.iter_rows(values_only=True)
     judged = [dict(zip(header, row, strict=True)) for row in rows]
     assert [row["row"] for row in judged] == ["1"] * 5
