@@ -206,7 +206,9 @@ def test_another_browser_opens_the_file_and_chooses_no_promise_in_silence(
         open_again(page, path)
         expect(page.get_by_label("File of these pairs")).to_have_count(0)
         # What the labels of another browser are for is not known here.
-        expect(page.get_by_text("Choose the one that was chosen before")).to_be_visible()
+        expect(
+            page.get_by_text("Choose the percentage with which the labeling began")
+        ).to_be_visible()
         expect(page.get_by_role("link", name="Label what it needs")).to_have_count(0)
         page.get_by_label("Promise").select_option("20%")
         page.get_by_role("link", name=re.compile("Label what it needs: at least .* more")).click()
