@@ -87,11 +87,11 @@ class ChatTemplate:
         """
         text = self.tokenizer.apply_chat_template(
             list(messages),
-            tokenize=False,
             **{
                 "date_string": _DATE.strftime("%d %b %Y"),
                 "strftime_now": _DATE.strftime,
                 **options,
+                "tokenize": False,
             },
         )
         return cast(str, text)

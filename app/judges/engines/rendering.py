@@ -114,13 +114,13 @@ class PromptRenderer:
             text = self._apply_template([{"role": "system", "content": system}, user])
             if system.strip() not in text:
                 raise TemplateError("the system message is left out")
-        # A TypeError if a variable has the name of an argument.
-        except (TemplateError, TypeError):
+        # Not a TemplateError if a variable has the name of an argument of transformers.
+        except (TemplateError, TypeError, ValueError):
             # Gemma and others take no system message: it is put in front of the question.
             user["content"] = f"{system}\n\n{user['content']}"
             try:
                 text = self._apply_template([user])
-            except (TemplateError, TypeError) as exc:
+            except (TemplateError, TypeError, ValueError) as exc:
                 raise StartupError(f"this judge's chat template fails: {exc}") from exc
         frame = self._template.frame(
             text,
@@ -161,8 +161,7 @@ class PromptRenderer:
     def _apply_template(self, messages: list[dict[str, str]]) -> str:
         return self._template.apply(
             [message for message in messages if message["content"]],
-            add_generation_prompt=True,
-            **self._use.variables,
+            **{**self._use.variables, "add_generation_prompt": True},
         )
 
     def label_tokens(self, prompt: Prompt) -> LabelTokens:

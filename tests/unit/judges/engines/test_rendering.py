@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from app.core.comparison import Comparison
 from app.core.errors import PromptTooLongError, RequestError, StartupError
 from app.judges.engines.rendering import PromptRenderer
+from app.judges.engines.thinking import UseOfTemplate
 from app.judges.prompts import PromptTemplate
 from app.ports import Prompt
 from tests.demo_judge.tokenizer import build_tokenizer
@@ -213,6 +214,10 @@ def test_a_template_that_fails_is_refused_at_the_start() -> None:
         tokenizer.chat_template = template
         with pytest.raises(StartupError, match="chat template"):
             PromptRenderer(tokenizer, max_prompt_tokens=99).label_tokens(Prompt("x", "x", ""))
+    for name in ("messages", "continue_final_message"):
+        renderer = PromptRenderer(build_tokenizer(), use=UseOfTemplate(given={name: True}))
+        with pytest.raises(StartupError, match=f"chat template fails: .*{name}"):
+            renderer.label_tokens(Prompt("x", "x", ""))
 
 
 def test_the_date_in_a_prompt_never_changes() -> None:
