@@ -11,6 +11,7 @@ killed.
 import ctypes
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -81,18 +82,22 @@ def main() -> int:
     """Runs the selected tests."""
     selection, *arguments = sys.argv[1:]
     seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(10**6))
+    surroundings, outermost = draw(seed)
     command = [sys.executable, "-m", "pytest", *SELECTIONS[selection]]
     # One worker more than cores, because one often waits for a service, a store or vLLM. Each takes
     # half a gigabyte.
     workers = min(len(os.sched_getaffinity(0)), MOST_WORKERS) + 1
     command += ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder", *arguments]
-    environment = os.environ | draw(seed)
+    environment = os.environ | surroundings
     # A run starts hundreds of processes, and each would compile the same modules.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # Threads of OpenMP wait for each other in busy loops. Where tests take all cores they gain
     # nothing: the tests of vLLM's answers take 57 s of the processor with two, and 34 s with one.
     environment.setdefault("OMP_NUM_THREADS", "1")
-    return run(command, environment, TYPES)
+    try:
+        return run(command, environment, TYPES)
+    finally:
+        shutil.rmtree(outermost, ignore_errors=True)
 
 
 if __name__ == "__main__":

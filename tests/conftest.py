@@ -18,7 +18,7 @@ from xdist.scheduler import LoadFileScheduling, Scheduling
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S, VLLM_START_S
 from tests.redis_server import RedisServer
-from tests.surroundings import shuffled_ranks
+from tests.surroundings import drawn_seed, shuffled_ranks
 
 # Slow examples and slow drawing of examples must not fail: a machine may be slow or busy.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -73,11 +73,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Files with vLLM are the first, and stay with the others of their folder, which share a server.
     Those of `tests/unit` are the last: many, and short.
     """
-    seed = os.environ.get("TESTS_SEED")
+    seed = drawn_seed()
     if seed is None:
         return
-    rank = shuffled_ranks([str(item.path) for item in items], int(seed))
-    folders = shuffled_ranks([str(item.path.parent) for item in items], int(seed))
+    rank = shuffled_ranks([str(item.path) for item in items], seed)
+    folders = shuffled_ranks([str(item.path.parent) for item in items], seed)
 
     def place(item: pytest.Item) -> tuple[bool, bool, int, int]:
         has_vllm, is_unit = _has_vllm(item.path), item.nodeid.startswith(_UNIT)

@@ -10,14 +10,33 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Mapping, Sequence
 from multiprocessing import reduction
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any, cast
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.forked_imports"])
+
+
+def _make_short_folder() -> None:
+    """Makes multiprocessing's folder of sockets in /tmp.
+
+    The path of a socket has at most 107 characters, and the temporary folder of the tests may have
+    more.
+    """
+    before = tempfile.tempdir
+    tempfile.tempdir = "/tmp"
+    try:
+        get_temp_dir()
+    finally:
+        tempfile.tempdir = before
+
+
+_make_short_folder()
 
 
 class _Descriptor:
