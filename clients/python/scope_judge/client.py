@@ -66,6 +66,9 @@ class ScopeClient(Calls):
         self._http = httpx.Client(**client_options(self._session.address, timeout_s))
         self._on_wait = on_wait
         self._sleep: Callable[[float], object] | None = None
+        self._lock = threading.Lock()
+        self._running = 0
+        self._closing = False
 
     def __enter__(self) -> "ScopeClient":
         return self
@@ -76,21 +79,37 @@ class ScopeClient(Calls):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections."""
-        self._http.close()
+        """Closes the connections, or lets the last running call close them.
+
+        A call in another thread may be opening a connection, which would stay open.
+        """
+        with self._lock:
+            self._closing = True
+            is_idle = self._running == 0
+        if is_idle:
+            self._http.close()
 
     def _run(self, steps: Steps[T], stopped: threading.Event | None = None) -> T:
         """Runs the steps of a call; raises StoppedError if `stopped` is set between two of them."""
-        answer: Any = None
-        while True:
-            if stopped is not None and stopped.is_set():
-                raise StoppedError
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            answer = self._answer(step, stopped)
+        with self._lock:
+            self._running += 1
+        try:
+            answer: Any = None
+            while True:
+                if stopped is not None and stopped.is_set():
+                    raise StoppedError
+                try:
+                    step = steps.send(answer)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                answer = self._answer(step, stopped)
+        finally:
+            with self._lock:
+                self._running -= 1
+                is_last = self._closing and self._running == 0
+            if is_last:
+                self._http.close()
 
     def _answer(self, step: Any, stopped: threading.Event | None) -> Any:
         if isinstance(step, Pause):

@@ -236,11 +236,14 @@ class Session:
         target = response.headers.get("location")
         if 300 <= response.status_code < 400 and target:
             what = f"with a redirect to {target.partition('?')[0][:_LONGEST_DETAIL]}"
+        return self._unfitting(what, response.status_code)
+
+    def _unfitting(self, what: str, status: int | None) -> AnswerError:
         return AnswerError(
             f"{self.address.url} answered {what}: check that url (or {URL_VARIABLE}) is the "
             "address of a scope-judge service",
             code="unexpected_answer",
-            status=response.status_code,
+            status=status,
         )
 
     def _key_refused(self) -> str:
