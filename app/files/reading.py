@@ -110,6 +110,8 @@ def files_of(inputs: Sequence[Path]) -> list[Path]:
             if not matching:
                 raise InvalidRequestError(f"no file matches {path}")
             files += files_of(matching)
+        elif "=" in path.name and not path.exists():
+            raise InvalidRequestError(f"there is no file {path}: put the value of --map in quotes")
         else:
             # A named pipe and a device are read, too.
             files.append(path)

@@ -112,8 +112,9 @@ def rows_of(given: Any, *more: str, labeled: bool = False) -> Any:
         return given
     needed = [*_TEXTS, "label"] if labeled else _TEXTS
     if absent := [name for name in needed if name not in given.columns]:
-        raise TypeError(f"the DataFrame needs the columns {', '.join(needed)}: rename its columns, "
-                        f"or add {', '.join(absent)}")  # fmt: skip
+        raise TypeError(f"the DataFrame lacks the columns {', '.join(absent)}: rename those of "
+                        f"{', '.join(map(str, given.columns))}, as by "
+                        f'table.rename(columns={{"COLUMN": "{absent[0]}"}})')  # fmt: skip
     read = [name for name in (*needed, "id", *more) if name in given.columns]
     rows = [
         {name: _cell(name, value) for name, value in row.items() if not _is_missing(value)}

@@ -280,7 +280,8 @@ def test_folders_and_patterns_are_expanded_in_order(tmp_path: Path) -> None:
     assert drawn not in files_of([tmp_path])
     # A file that is named is read.
     assert files_of([drawn]) == [drawn]
-    for given, message in ((tmp_path / "*.x", "no file matches"), (tmp_path / "e", "has no file")):
+    refused = {"*.x": "no file matches", "e": "has no file", "1,label=Better": "in quotes"}
+    for given, message in refused.items():
         (tmp_path / "e").mkdir(exist_ok=True)
         with pytest.raises(InvalidRequestError, match=message):
-            files_of([given])
+            files_of([tmp_path / given])
