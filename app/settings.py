@@ -300,6 +300,14 @@ class Settings(BaseSettings):
             }[info.field_name or ""]
             raise ValueError(f"must be {expected}") from None
 
+    @field_validator("metrics_port")
+    @classmethod
+    def _is_another_port(cls, value: int | None, info: ValidationInfo) -> int | None:
+        # Linux binds both, and then all requests but those of /metrics are unknown routes.
+        if value is not None and value == info.data.get("port"):
+            raise ValueError("must differ from SCOPE_PORT")
+        return value
+
     @model_validator(mode="after")
     def _is_of_the_scoring(self) -> Self:
         """Refuses settings that would have no effect."""

@@ -101,8 +101,7 @@ class Calibration:
         """Number by which the gaps are divided, so that p_bar fits the labels of these examples.
 
         1 for a judge that sees both orders, whose gaps are differences of logits, and until all
-        pairs
-        have labels: those that have one are not a sample.
+        pairs have labels: those that have one are not a sample.
         """
         if self.cascade is not None or self.orders == 2 or self.unlabelled:
             return 1.0

@@ -48,7 +48,7 @@ WRONG: dict[str, list[str]] = {
     "drain_s": ["0", "nan", "inf"],
     "root_path": ["judge-a", "/", "/a/", "/a//b", "/a b", f"/{SECRET}?"],
     "port": ["-1", "65536", SECRET],
-    "metrics_port": ["0", "65536", SECRET],
+    "metrics_port": ["0", "65536", "8000", SECRET],
     "escalate_max_share": ["-0.1", "1.1", SECRET],
     "log_format": [SECRET],
 }
