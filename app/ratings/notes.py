@@ -203,10 +203,11 @@ def _about_rows(board: Board) -> Iterator[str]:
 
 
 def similar_names(models: Sequence[str]) -> list[tuple[str, ...]]:
-    """Names that differ only in case, spaces or punctuation."""
+    """Names that differ only in case, spaces, punctuation, or the order of letters in a word."""
     alike = defaultdict[str, list[str]](list)
     for model in sorted(models):
-        alike[re.sub(r"[\W_]+", "", model.casefold()) or model].append(model)
+        plain = re.sub(r"[\W_]+", "", model.casefold()) or model
+        alike[re.sub(r"[^\W\d_]+", lambda word: "".join(sorted(word[0])), plain)].append(model)
     return [tuple(names) for names in alike.values() if len(names) > 1]
 
 

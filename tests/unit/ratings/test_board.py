@@ -149,13 +149,15 @@ def test_an_interval_that_would_rest_on_the_prior_has_no_end(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("names", "similar"),
     [
+        (("atlas-72B", "altas-72b"), True),
         (("atlas", "atlas "), True),
         (("Llama 3", "llama-3"), True),
         (("gpt-4", "gpt-4o"), False),
         (("model-1", "model-2"), False),
+        (("model-12", "model-21"), False),
     ],
 )
-def test_names_that_differ_in_case_or_punctuation_are_similar(
+def test_names_that_differ_like_typing_errors_are_similar(
     names: tuple[str, str], similar: bool
 ) -> None:
     assert similar_names([*names, "other"]) == ([tuple(sorted(names))] if similar else [])
