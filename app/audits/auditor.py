@@ -42,7 +42,7 @@ from scope_judge import records
 
 # Interval at which changes of other processes are asked for.
 _FOLLOW_S = 1.0
-# A judgment waits for so long until the store has taken its draw.
+# A judgment waits for so long for its turn to draw, and until the store has taken its draw.
 _PATIENCE_S = 2.0
 # More candidates are hashed on another thread.
 _MOST_ON_LOOP = 32
@@ -257,8 +257,12 @@ class Auditor:
             if self._kept(one) is None:
                 new.setdefault(one.audit.calibration, []).append(one)
         for name, draws in new.items():
-            async with self._drawing[name]:
-                await self._keep(name, draws)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S) as patience, self._drawing[name]:
+                    patience.reschedule(None)
+                    await self._keep(name, draws)
+                    continue
+            self._telemetry.missed_draws.inc(len(draws))
         for one in drawn:
             kept = self._kept(one)
             # Nobody should spend a label on a draw that takes no more labels.

@@ -54,6 +54,20 @@ async def test_a_store_that_hangs_holds_a_judgment_up_for_a_bounded_time(
         assert store.appends == 1
 
 
+async def test_a_store_that_is_slow_holds_a_judgment_up_for_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.01)
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        # As if draws of other judgments were written one after the other.
+        async with services.auditor._drawing["default"], asyncio.timeout(PATIENCE_S):
+            assert await judged(services, traffic([1])) == [None]
+        text = services.telemetry.exposition()[0].decode()
+        assert "scope_audit_draws_missed_total 1.0" in text
+        assert None not in await judged(services, traffic([1]))
+
+
 async def test_a_full_disk_is_one_line_of_the_log_until_it_takes_draws_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
