@@ -63,8 +63,6 @@ def pac_threshold(
     Raises:
         ValueError: An argument is out of range, shapes differ, or a score is NaN.
     """
-    if not (0.0 < alpha < 1.0 and 0.0 < delta < 1.0):
-        raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
     counted = accepted_and_errors(uncertainty, error)
     threshold, _ = pac_tests(*counted, alpha=alpha, delta=delta, label_noise=label_noise)
     assert threshold is not None, "every pair has a label"

@@ -180,6 +180,10 @@ class Preference:
             return None
         return "A" if self.p_bar > 0.5 else "B"
 
+    def accepted(self, threshold: float) -> bool:
+        """S(x, lambda): whether a threshold in nats accepts it; never without a side."""
+        return self.uncertainty <= threshold and self.side is not None
+
     @property
     def position_gap(self) -> float:
         """Effect of the order of the responses: |p_fwd - p_rev|."""
@@ -216,10 +220,7 @@ class Preferences(NamedTuple):
         return wrong
 
     def accepted(self, threshold: float) -> NDArray[np.bool_]:
-        """Shape (n,). S(x, lambda): true where a threshold in nats accepts the preference.
-
-        Never without a preference, and never where it is NaN.
-        """
+        """Shape (n,). `Preference.accepted` of each comparison; never where it is NaN."""
         accepted: NDArray[np.bool_] = (self.entropy <= threshold) & (self.p_bar != 0.5)
         return accepted
 

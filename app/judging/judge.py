@@ -239,7 +239,7 @@ def decide(case: Case, *, min_label_mass: float, judge: JudgeIdentity) -> Judgme
             reason = "suspended"
         elif threshold == -math.inf:
             reason = "infeasible"
-        elif threshold is not None and preference.uncertainty > threshold:
+        elif threshold is not None and not preference.accepted(threshold):
             reason = "uncertain"
         else:
             verdict = preference.side
@@ -280,7 +280,7 @@ def _is_off_task(score: Score, min_label_mass: float) -> bool:
 def _risk_level(case: Case, preference: Preference) -> float | None:
     """The smallest alpha that accepts this preference; None if none does.
 
-    Also under "pac", where the threshold can fall when alpha rises, and without an alpha.
+    None under "pac", too, where the threshold can fall when alpha rises, and without an alpha.
     """
     if case.calibration is None or case.criterion.guarantee != "marginal":
         return None
@@ -327,9 +327,8 @@ def _small_decides(
         first = _first_threshold(cases[place])
         is_sure = (
             first is not None
-            and preference.side is not None
+            and preference.accepted(first)
             and not _is_off_task(score, min_label_mass)
-            and preference.uncertainty <= first
         )
         decided.append(is_sure or cases[place].threshold == -math.inf)
     return decided

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from app.core.cascade import PAC_ONLY
 from app.core.errors import StartupError
@@ -18,7 +18,7 @@ from app.judges.scorer import Scorer
 from app.judges.thoughts import ThoughtScorer
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
-from app.ports import ANY_LENGTH, Engine
+from app.ports import ANY_LENGTH, Engine, OnStage
 from app.settings import Settings
 from app.wiring.engines import (
     make_engine,
@@ -28,7 +28,14 @@ from app.wiring.engines import (
 )
 from app.wiring.startup import StartupObserver, bundled_comparisons
 
-S = TypeVar("S", bound=ChatScorer | RewardModelScorer | DecisionScorer | LargeJudge)
+
+class _Starts(Protocol):
+    async def start(self, on_stage: OnStage) -> object: ...
+
+    async def stop(self) -> None: ...
+
+
+S = TypeVar("S", bound=_Starts)
 
 # Votes in each order, where the settings leave them.
 _VOTES = 16
