@@ -204,7 +204,7 @@ def _view(
         ratings=_ratings(
             replace(point, structure=structure, theta=theta),
             shares,
-            intervals_of(theta, rounds, deviation, structure),
+            intervals_of(theta, rounds, deviation, structure, ~established),
             rank_sets(theta, rounds, spread, structure, ranked=ranked),
             battles,
             established,

@@ -45,6 +45,7 @@ def intervals_of(
     replicates: Floats,
     implied: Floats,
     structure: Structure,
+    few: Bools | None = None,
 ) -> tuple[Floats, Floats]:
     """Intervals of single ratings: so many standard deviations of the bootstrap to each side.
 
@@ -53,19 +54,21 @@ def intervals_of(
 
     A model that won all its battles wins all of them in each round, too, so that the bootstrap
     sees no variance. Its bounded end is then at least as far away as the model of the battles
-    implies.
+    implies. So are both ends of a model with few battles.
 
     Args:
         theta: Shape (models,). Ratings, less their zero.
         replicates: Shape (rounds, models). The same in each round.
         implied: Shape (models,). Standard deviations that the model implies.
+        few: Shape (models,). The models with few battles; None for none.
 
     Returns:
         Shape (models,) each: the lower and the upper ends; infinite where the data has no bound on
         that side, and NaN without battles.
     """
     spread = replicates.std(axis=0)
-    spread = np.where(structure.unbounded, np.maximum(spread, implied), spread)
+    unsure = structure.unbounded if few is None else structure.unbounded | few
+    spread = np.where(unsure, np.maximum(spread, implied), spread)
     reach = ndtri(0.5 + LEVEL / 2.0) * spread
     low = np.where(structure.no_floor, -np.inf, theta - reach)
     high = np.where(structure.no_ceiling, np.inf, theta + reach)

@@ -106,6 +106,18 @@ def test_questions_asked_twice_do_not_narrow_the_intervals(tmp_path: Path) -> No
     assert widths[1] == pytest.approx(widths[0], rel=0.02)
 
 
+def test_few_battles_of_one_question_have_no_narrow_interval(tmp_path: Path) -> None:
+    """Drawn together, they hardly vary in the bootstrap; as single ones they do."""
+    row = {**simulated(battles=1).rows()[0], "question_id": "one", "accepted": True}
+    winners = [("model_a", 0.9)] * 5 + [("model_b", 0.1)] * 3
+    rows = [{**row, "id": i, "winner": w, "p_bar": p} for i, (w, p) in enumerate(winners)]
+    board = board_of(read_battles([write(tmp_path / "rows.jsonl", rows)]), FEW)
+    for each in board.views["accepted"].ratings:
+        assert each.provisional
+        # The model of eight battles implies 63 points to one standard deviation, the rounds 21.
+        assert (each.high or 0) - (each.low or 0) > 200
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
