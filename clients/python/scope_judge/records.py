@@ -166,7 +166,8 @@ class Judgment:
             preference.
         reason: Reason of an abstention; None for a verdict.
         p_fwd: Probability that response A is better, with response A shown first. None, like the
-            four fields after it, if the judge has no score to give (the first two reasons).
+            four fields after it, if the judge has no score to give (`thought_unfinished` and
+            `escalation_unavailable`).
         p_rev: The same probability, with response B shown first.
         p_bar: Average of the two.
         confidence: The larger of `p_bar` and 1 - `p_bar`.
