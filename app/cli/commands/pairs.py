@@ -83,8 +83,8 @@ def pairs(
             made.append(
                 {
                     "prompt": question,
-                    "chosen": texts[chosen],
-                    "rejected": texts[rejected],
+                    "chosen": _completion(texts[chosen], question),
+                    "rejected": _completion(texts[rejected], question),
                     "chosen_reward": found.rewards[chosen],
                     "rejected_reward": found.rewards[rejected],
                 }
@@ -117,8 +117,11 @@ def _group(row: FileRow, prompt: str, responses: str) -> tuple[Any, list[Any]]:
             texts = json.loads(texts)
         except ValueError:
             texts = None
-    if not isinstance(texts, list) or len(texts) < 2:
-        raise InvalidRequestError(f"{row.place}: {responses} is no list of two or more responses")
+    if not isinstance(texts, list) or not texts:
+        raise InvalidRequestError(
+            f"{row.place}: {responses} is no list of responses, as in JSON: "
+            '["the first", "the second"]'
+        )
     try:
         question = question_of(row.fields[prompt], prompt)
         for text in texts:
@@ -126,6 +129,14 @@ def _group(row: FileRow, prompt: str, responses: str) -> tuple[Any, list[Any]]:
     except InvalidComparisonError as exc:
         raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
     return question, texts
+
+
+def _completion(response: Any, prompt: Any) -> Any:
+    """The response as TRL reads it: messages if the prompt is messages."""
+    if isinstance(prompt, str) or isinstance(response, list):
+        return response
+    is_text = isinstance(response, str)
+    return [{"role": "assistant", "content": response} if is_text else response]
 
 
 def _reason(found: "Rewards") -> str:
@@ -136,5 +147,5 @@ def _reason(found: "Rewards") -> str:
     if "suspended" in found.reasons:
         return REASONS["suspended"]
     if not any(found.compared):
-        return "its responses are equal or empty"
+        return "no two different responses"
     return "no accepted verdict: a larger alpha accepts more"

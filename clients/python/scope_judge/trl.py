@@ -86,6 +86,8 @@ class ScopeReward:
         if self._reference is not None:
             asked += [(run[0][0], [row[1] for row in run], run[0][2]) for run in runs]
         rewards = list(itertools.chain(*self._source.of_groups(asked)))
+        if len(rows) > 1 and all(reward.reason == "unopposed" for reward in rewards):
+            logger.warning("no completion has an opponent: put those of a prompt side by side")
         if self._reference is None:
             return [(reward, None) for reward in rewards]
         return list(zip(rewards[: len(rows)], rewards[-len(rows) :], strict=True))

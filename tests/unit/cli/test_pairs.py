@@ -21,6 +21,7 @@ runner = CliRunner()
 ROWS: list[dict[str, Any]] = [
     {"prompt": "Which?", "responses": ["quality=1", "quality=3", "quality=2"], "id": 1},
     {"prompt": "Which?", "responses": ["quality=1", "quality=1"], "id": 2},
+    {"prompt": "Which?", "responses": ["quality=1"], "id": 3},
     {"prompt": [{"role": "user", "content": "Which?"}], "responses": ["quality=9", "quality=0"]},
 ]
 LONG = {"prompt": "Which?", "responses": ["ENDLESS", "quality=1"]}
@@ -47,10 +48,15 @@ def test_the_best_pair_of_each_prompt_is_written(url: str, tmp_path: Path) -> No
     rewards = {"chosen_reward": 1.0, "rejected_reward": -1.0}
     assert made == [
         {"prompt": "Which?", "chosen": "quality=3", "rejected": "quality=1", **rewards},
-        {"prompt": ROWS[2]["prompt"], "chosen": "quality=9", "rejected": "quality=0", **rewards},
+        {
+            "prompt": ROWS[3]["prompt"],
+            "chosen": [{"role": "assistant", "content": "quality=9"}],
+            "rejected": [{"role": "assistant", "content": "quality=0"}],
+            **rewards,
+        },
     ]
-    assert "2 of 3 prompts have a pair" in result.stderr
-    assert "1 without: its responses are equal or empty" in result.stderr
+    assert "2 of 4 prompts have a pair" in result.stderr
+    assert "2 without: no two different responses" in result.stderr
     assert "--overwrite" in run(url, tmp_path, ROWS).stderr
 
 
@@ -72,8 +78,8 @@ def test_a_prompt_that_cannot_be_judged_is_an_error(url: str, tmp_path: Path) ->
     ("row", "words"),
     [
         ({"question": "x"}, "prompt and responses missing; there is question: name the columns"),
-        ({"prompt": "x", "responses": ["a"]}, "is no list of two or more responses"),
-        ({"prompt": "x", "responses": "a"}, "is no list of two or more responses"),
+        ({"prompt": "x", "responses": []}, "is no list of responses, as in JSON"),
+        ({"prompt": "x", "responses": "a"}, "is no list of responses, as in JSON"),
         ({"prompt": 3, "responses": ["a", "b"]}, "prompt is neither a text nor a list"),
         ({"prompt": "x", "responses": ["a", 3]}, "responses is neither a text nor a list"),
     ],
