@@ -3,41 +3,41 @@
 import hashlib
 import json
 import math
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields
+from app.files.labeled import check_words
+from app.files.reading import FileRow
 from app.files.shapes import (
     CALIBRATION,
     LABEL,
+    MODELS,
+    OF_BATTLE,
     REQUIRED,
     ComparisonShape,
     is_empty,
     label_of,
     listed,
+    named,
     named_columns,
     shape_of_columns,
     suggested_map,
+    words_of_map,
 )
 
 # The help of `battles` loads no client.
 if TYPE_CHECKING:
     from scope_judge.records import Info
 
-MODELS = ("model_a", "model_b")
-_MORE = (
-    "id",
-    "question_id",
-    "group",
-    "category",
-    "human",
-    "human_probability",
-)
 _WINNER = "winner"
+# As in --map id=NONE.
+_NO_COLUMN = "NONE"
 # Labels and verdicts as the rows of a leaderboard name them; a tie and an abstention stay.
 _SIDES = {"A": "model_a", "B": "model_b"}
 # Hexadecimal digits of a digest that serves as an id.
@@ -80,6 +80,26 @@ class BattleShape:
 
     comparison: ComparisonShape
     columns: Mapping[str, str]
+
+    def check(self, rows: Sequence[FileRow]) -> None:
+        """Refuses a map of a column that no row has, and labels that are unknown words.
+
+        Raises:
+            InvalidRequestError: The rows would lose a field or labels that somebody has named.
+        """
+        names = dict.fromkeys(name for row in rows for name in row.fields)
+        given = {LABEL: self.comparison.label, **self.columns}
+        absent = [c for field, c in given.items() if c not in (field, *names, _NO_COLUMN)]
+        if absent:
+            raise InvalidRequestError(
+                f"{rows[0].place}: {named(absent)} missing; there is {listed(names)}: correct --map"
+            )
+        human = self.columns["human"]
+        label = human if human in names else self.comparison.label
+        texts = zip(REQUIRED, self.comparison.texts, strict=True)
+        parts = [f"{field}={c}" for field, c in (*texts, *given.items()) if c != field]
+        whole = ",".join([*parts, *words_of_map(self.comparison.words)])
+        check_words(rows, replace(self.comparison, label=label), whole=shlex.quote(whole))
 
     def leaves_out_winner(self, row: Mapping[str, Any]) -> bool:
         """Whether a row may have its labels in a column `winner` that is not read."""
@@ -151,7 +171,7 @@ class BattleShape:
         if not 0.0 < probability <= 1.0:
             raise InvalidComparisonError(
                 f"human_probability is {str(value)[:40]!r}, and must be above 0 and at most 1: the "
-                "probability with which the row was drawn for labeling"
+                "probability of the draw for labeling, the same in rows that were not drawn"
             )
         return probability
 
@@ -166,10 +186,10 @@ def battle_shape(row: Mapping[str, Any], columns: str | None = None) -> BattleSh
     Raises:
         InvalidRequestError: The columns do not hold battles. The message has a map that may fit.
     """
-    fields = (*REQUIRED, LABEL, CALIBRATION, *MODELS, *_MORE)
-    named = named_columns(columns, fields)
-    others = {field: named.columns[field] for field in (*MODELS, *_MORE)}
-    shape = shape_of_columns(named)
+    fields = (*REQUIRED, LABEL, CALIBRATION, *OF_BATTLE)
+    read = named_columns(columns, fields)
+    others = {field: read.columns[field] for field in OF_BATTLE}
+    shape = shape_of_columns(read)
     if "signature" in row and "p_bar" in row:
         raise InvalidRequestError(
             "these are rows of `scope-judge battles`: their battles have been judged"

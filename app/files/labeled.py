@@ -52,8 +52,10 @@ def read_pairs(inputs: Sequence[Path], form: InputFormat) -> list[FilePair]:
     return pairs
 
 
-def check_words(rows: Sequence[FileRow], shape: ComparisonShape) -> None:
+def check_words(rows: Sequence[FileRow], shape: ComparisonShape, whole: str = "") -> None:
     """Refuses labels that are unknown words: nobody knows what a set of the others would mean.
+
+    The message has the map `whole`, or else one of a comparison.
 
     Raises:
         InvalidRequestError: The message has a map to start from.
@@ -64,7 +66,7 @@ def check_words(rows: Sequence[FileRow], shape: ComparisonShape) -> None:
         first = next(row for row in rows if str(row.fields.get(shape.label)) == unread[0])
         words = ", ".join(repr(word[:40]) for word in unread[:_SHOWN])
         more = ", ..." if len(unread) > _SHOWN else ""
-        whole = suggested_map(fields, shape, labelled=True)
+        whole = whole or suggested_map(fields, shape, labelled=True)
         raise InvalidRequestError(
             f"{first.place}: the labels {words}{more} in {shape.label} are unknown words: correct "
             "these cells, leave them empty, or say what the words mean as A=WORD, B=WORD or "

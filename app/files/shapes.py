@@ -22,6 +22,9 @@ REQUIRED = ("question", "response_a", "response_b")
 # A row may name its own calibration set.
 CALIBRATION = "calibration"
 LABEL = "label"
+MODELS = ("model_a", "model_b")
+# The fields of a battle beside its comparison.
+OF_BATTLE = (*MODELS, "id", "question_id", "group", "category", "human", "human_probability")
 _OF_BATTLE = ("model_a", "model_b", "human")
 # Likeness of names from which on one is suggested, as `difflib` measures it.
 _LIKE = 0.75
@@ -39,7 +42,7 @@ KNOWN_WORDS: Mapping[str, Label] = {
 class NamedColumns:
     """The column of each field, and the label of each word in lower case, as a map names them.
 
-    A field that the map leaves out has its own name. A label that it names has only its words.
+    A field that the map leaves out has its own name. Its words are added to the known ones.
     """
 
     columns: Mapping[str, str]
@@ -84,9 +87,6 @@ def _parts(text: str) -> list[str]:
 
 
 def _words_of(named: Mapping[Label, Sequence[str]]) -> Mapping[str, Label]:
-    if not named:
-        return KNOWN_WORDS
-    words = {word: label for word, label in KNOWN_WORDS.items() if label not in named}
     own: dict[str, Label] = {}
     for label, its_words in named.items():
         for word in its_words:
@@ -94,7 +94,7 @@ def _words_of(named: Mapping[Label, Sequence[str]]) -> Mapping[str, Label]:
                 raise InvalidRequestError(
                     f"--map: {word!r} cannot mean both {own[word]} and {label}"
                 )
-    return {**words, **own}
+    return {**KNOWN_WORDS, **own}
 
 
 def is_empty(value: Any) -> bool:
@@ -121,7 +121,7 @@ def label_of(value: Any, words: Mapping[str, Label] = KNOWN_WORDS) -> Label:
     if label is None:
         raise InvalidComparisonError(
             f"the label {str(value)[:40]!r} is not A, B or tie (or model_a, model_b, both_bad)"
-            if words is KNOWN_WORDS
+            if words == KNOWN_WORDS
             else f"the label {str(value)[:40]!r} is not a word of the map"
         )
     return label
@@ -195,8 +195,12 @@ def shape_of_label(columns: Collection[str]) -> ComparisonShape:
 
 
 def custom_shape(text: str) -> ComparisonShape:
-    """Makes a shape of a map of a comparison; see `named_columns`."""
-    return shape_of_columns(named_columns(text, (*REQUIRED, LABEL, CALIBRATION)))
+    """Makes a shape of a map of a comparison, or of a battle, whose label is `human`."""
+    named = named_columns(text, (*REQUIRED, LABEL, CALIBRATION, *OF_BATTLE))
+    human = named.columns["human"]
+    if human != "human":
+        named = replace(named, columns={**named.columns, LABEL: human})
+    return shape_of_columns(named)
 
 
 def shape_of_columns(named: NamedColumns) -> ComparisonShape:
@@ -315,16 +319,17 @@ def suggested_map(
     parts = [f"{wanted}={columns[wanted]}" for wanted in fields]
     words = KNOWN_WORDS if shape is None else shape.words
     if labelled and (columns[LABEL] == "COLUMN" or unread_words(rows, columns[LABEL], words)):
-        # A label that a map names has only the words of the map, so that none may be left out.
-        used = {spelled(row.get(columns[LABEL])) for row in rows}
-        kept = [word for word in words if word in used or word not in KNOWN_WORDS]
-        for label in LABELS:
-            own = [word for word in kept if words[word] == label]
-            parts += [f"{label}={word}" for word in own or ["WORD"]]
+        parts += words_of_map(words)
     text = io.StringIO()
     # A part with a comma is quoted.
     csv.writer(text, lineterminator="").writerow(parts)
     return shlex.quote(text.getvalue())
+
+
+def words_of_map(words: Mapping[str, Label]) -> list[str]:
+    """The parts of a map for its own words, and for those that it lacks."""
+    own = [f"{label}={word}" for word, label in words.items() if word not in KNOWN_WORDS]
+    return [*own, *(f"{label}=WORD" for label in LABELS)]
 
 
 def unread_words(

@@ -88,9 +88,10 @@ def _read(
     """Reads all rows; returns them, and the battle of each place that has one."""
     items, battles = list[Item](), dict[str, Battle]()
     for path in files_of(files):
-        shape: BattleShape | None = None
-        for row in read_rows(path, encoding):
-            shape = shape or _shape_of(row, columns)
+        rows = list(read_rows(path, encoding))
+        shape = _shape_of(rows, columns) if rows else None
+        for row in rows:
+            assert shape is not None
             try:
                 battle = shape.battle(row.fields)
             except InvalidComparisonError as exc:
@@ -110,11 +111,13 @@ def _read(
     return items, battles
 
 
-def _shape_of(row: FileRow, columns: str | None) -> BattleShape:
+def _shape_of(rows: Sequence[FileRow], columns: str | None) -> BattleShape:
     try:
-        return battle_shape(row.fields, columns)
+        shape = battle_shape(rows[0].fields, columns)
     except RequestError as exc:
-        raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
+        raise InvalidRequestError(f"{rows[0].place}: {exc.detail}") from None
+    shape.check(rows)
+    return shape
 
 
 def _check_ids(battles: Mapping[str, Battle]) -> None:

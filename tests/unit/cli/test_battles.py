@@ -83,7 +83,7 @@ def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path
         battle(GOOD, BAD, question="q1"),
         battle(GOOD, " ", question="q2"),
         battle(GOOD, BAD, model_b="first"),
-        battle(GOOD, BAD, human="the first one"),
+        battle(GOOD, BAD, human_probability=0),
         battle(BAD, GOOD, question="q3"),
     ]
     result = judged(service, tmp_path, rows)
@@ -96,7 +96,7 @@ def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path
     assert found[2]["id"] == f"{tmp_path / 'in.jsonl'}, line 3"
     assert [row["error"] for row in found] == [None, *["invalid_comparison"] * 3, None]
     assert "the same model" in found[2]["error_detail"]
-    assert "'the first one' is not model_a" in found[3]["error_detail"]
+    assert "human_probability is '0', and must be above 0" in found[3]["error_detail"]
     assert len({row["signature"] for row in found}) == 1
 
 
@@ -111,6 +111,16 @@ def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path
             [],
             "line 2 has the id of",
         ),
+        (
+            [battle(GOOD, BAD), battle(GOOD, BAD, human="the first one")],
+            ["--map", "human=NONE,human_probability=p"],
+            "p is missing; there is question, model_a",
+        ),
+        (
+            [battle(GOOD, BAD, vote="left"), battle(GOOD, BAD, vote="both bad!")],
+            ["--map", "human=vote,id=NONE"],
+            "A=WORD, B=WORD or tie=WORD in --map id=NONE,human=vote,A=WORD,B=WORD,tie=WORD",
+        ),
         ([battle(GOOD, BAD)], ["--no-alpha"], "--alpha or --no-alpha, not both"),
         ([battle(GOOD, BAD)], ["--calibration", "none"], "calibrate FILE"),
     ],
@@ -120,7 +130,7 @@ def test_a_run_that_cannot_be_right_is_refused(
 ) -> None:
     result = judged(service, tmp_path, rows, *options)
     assert result.exit_code == 1
-    assert message in result.stderr
+    assert message in " ".join(result.stderr.split())
     assert not (tmp_path / "rows.jsonl").exists()
     assert not (tmp_path / PARTIAL).exists()
 

@@ -99,7 +99,7 @@ def test_an_unknown_word_is_refused_before_anything_is_judged(
     told = one_line(result.stderr)
     assert "line 68: the labels 'left!' in label are unknown words: correct these cells" in told
     texts = "question=question,response_a=response_a,response_b=response_b"
-    assert f"--map {texts},label=label,A=a,B=b,tie=tie" in told
+    assert f"--map {texts},label=label,A=WORD,B=WORD,tie=WORD" in told
 
 
 def excel_file(path: Path) -> Path:

@@ -150,13 +150,16 @@ def test_a_map_names_the_words_of_labels() -> None:
     for word, label in words.items():
         assert shape.label_in({"Besser?": word}) == label
     assert shape.label_in({"Besser?": 2.0}) == "B"
-    # A label that is named has only its own words.
-    for word in ("A", "model_b", "tie", True, 2.5):
+    # The words that everybody uses stay.
+    assert [shape.label_in({"Besser?": word}) for word in ("A", "tie")] == ["A", "tie"]
+    for word in ("?", True, 2.5):
         with pytest.raises(InvalidComparisonError, match="is not a word of the map"):
             shape.label_in({"Besser?": word})
     named = custom_shape("tie=equal")
     assert [named.label_in({"label": word}) for word in ("A", "b", "equal")] == ["A", "B", "tie"]
     assert custom_shape("A=B,B=A").label_in({"label": "a"}) == "B"
+    # The map of a battle is one of its comparison, too.
+    assert custom_shape("human=Vote,model_a=x").label_in({"Vote": "model_b"}) == "B"
     with pytest.raises(InvalidRequestError, match="'x' cannot mean both A and tie"):
         custom_shape("A=x,tie=X")
 
@@ -195,7 +198,7 @@ def test_a_pasted_map_reads_the_rows() -> None:
     assert known.endswith(",label=Label")
     rows = [{**row, "Label": label} for label in ("Left", "lefft", "right")]
     (typo,) = shlex.split(suggested_map(rows, custom_shape("B=other,label=Label"), labelled=True))
-    assert typo.endswith(",label=Label,A=left,B=other,tie=WORD")
+    assert typo.endswith(",label=Label,B=other,A=WORD,B=WORD,tie=WORD")
     shape = custom_shape(text.replace("A=WORD", "A=1").replace("B=WORD", "B=2"))
     assert (shape.fields(row)["response_a"], shape.label_in(row)) == ("a", "A")
 
