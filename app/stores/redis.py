@@ -178,7 +178,7 @@ class RedisStore:
 
     async def head(self, name: str) -> Head | None:
         key = SetKeys.of(name).trail
-        return _head(await self._run(lambda client: client.xrevrange(key, count=1)))
+        return await self._run(lambda client: _head(client.xrevrange(key, count=1)))
 
     async def read(self, name: str, number: int | None = None) -> bytes | None:
         keys = SetKeys.of(name)
@@ -238,12 +238,12 @@ class RedisStore:
         return await self._run(trail)
 
     async def secret(self) -> bytes:
-        def read(client: Client) -> str:
+        def read(client: Client) -> bytes:
             if not client.exists(SECRET_KEY):
                 client.set(SECRET_KEY, secrets.token_hex(32), nx=True)
-            return str(client.get(SECRET_KEY))
+            return bytes.fromhex(str(client.get(SECRET_KEY)))
 
-        return bytes.fromhex(await self._run(read))
+        return await self._run(read)
 
     async def put_secret(self, secret: bytes) -> None:
         await self._run(lambda client: client.set(SECRET_KEY, secret.hex()))
@@ -360,9 +360,9 @@ class RedisStore:
         """Translates errors of redis-py into errors of the store, without the original messages."""
         try:
             yield
-        except UnicodeDecodeError as exc:
+        except (ValueError, KeyError) as exc:
             raise StoreCorruptError(
-                f"Redis at {self._place} holds bytes of another program under scope:."
+                f"Redis at {self._place} holds values of another program under scope:."
                 " Stop that program, and restore Redis from a backup."
             ) from exc
         except _VENDOR_ERRORS as exc:

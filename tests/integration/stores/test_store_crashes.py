@@ -6,7 +6,7 @@ import resource
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,7 +16,14 @@ import uvloop
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import Head, SetStore, Store
 from app.stores.redis import RedisStore
-from app.stores.redis_scripts import FORMAT, FORMAT_KEY, SetKeys
+from app.stores.redis_scripts import (
+    AUDITED_KEY,
+    FORMAT,
+    FORMAT_KEY,
+    SECRET_KEY,
+    AuditKeys,
+    SetKeys,
+)
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 from tests.integration.stores.backends import (
@@ -259,6 +266,31 @@ async def test_a_foreign_redis_key_is_corrupt_and_stops_a_write_whole(
             await write(store, OLD, name="x", expected=None)
         # The name is written before the set, and names nothing alone.
         assert redis_server.command("KEYS", "scope:{x}:*") == [key]
+
+
+@pytest.mark.parametrize(
+    ("commands", "ask"),
+    [
+        ([("XADD", SetKeys.of("x").trail, "9-0", "a", "b")], lambda store: store.head("x")),
+        ([("SET", SECRET_KEY, "guess me")], RedisStore.secret),
+        (
+            [("SADD", AUDITED_KEY, "x"), ("SET", AuditKeys.of("x").position, "3x")],
+            RedisStore.audit_states,
+        ),
+    ],
+)
+async def test_a_foreign_value_in_a_redis_key_is_corrupt(
+    redis_server: RedisServer,
+    commands: list[tuple[str, ...]],
+    ask: Callable[[RedisStore], Awaitable[object]],
+) -> None:
+    store = RedisStore(redis_server.url)
+    await store.open()
+    for command in commands:
+        redis_server.command(*command)
+    with pytest.raises(StoreCorruptError, match="another program"):
+        await ask(store)
+    await store.close()
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "redis"])
