@@ -110,6 +110,8 @@ class PromptTooLongError(RequestError):
 
 
 class ControlTokenError(RequestError):
+    """A text contains control tokens of the judge that cannot be escaped."""
+
     code = "control_tokens"
     title = "A text contains control tokens of the judge"
 
