@@ -19,7 +19,7 @@ const rowOf = (set, alpha, guarantee) =>
   set.thresholds.find((/** @type {any} */ row) => row.alpha === alpha && row.guarantee === guarantee && row.feasible);
 
 /** The promise to speak of: the service's usual one, or else the smallest with verdicts. @param {any} set @param {any} info */
-function bestRow(set, info) {
+export function bestRow(set, info) {
   const feasible = set.thresholds.filter((/** @type {any} */ row) => row.feasible);
   const usual = [info.default_guarantee, "marginal", "pac"];
   const place = (/** @type {any} */ row) => [row.alpha === info.default_alpha ? 0 : row.alpha, usual.indexOf(row.guarantee)];

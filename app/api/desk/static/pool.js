@@ -100,10 +100,10 @@ export class Pool {
   /** @returns {any} What the page shows of it. */
   get state() {
     const done = Object.keys(this.labels).length;
-    const more = (this.goal === "all" ? this.open : this.wanted) - done;
+    const more = between((this.goal === "all" ? this.open : this.wanted) - done, this.open - done);
     const words = this.decided !== null
       ? `The promise of ${plain(Number(this.goal))} for this set is decided${this.decided.coverage === undefined ? "" : `: ${this.decided.feasible ? `${percent(this.decided.coverage)} of pairs get a verdict` : "no pair gets a verdict"}`}.`
-      : `${count(this.labelled + done)} labeled${more === 0 ? "" : `, ${this.goal === "all" ? "" : "at least "}${count(more)} more`}.`;
+      : `${count(this.labelled + done)} labeled${more === "0" ? "" : `, ${more} more`}.`;
     return { done, open: this.open, decided: this.decided, words };
   }
 
@@ -146,6 +146,9 @@ export class Pool {
   }
 }
 
+/** The fewest and the most labels that may be needed. @param {number} least @param {number} most */
+const between = (least, most) => (least === most ? count(least) : `${count(least)} to ${count(most)}`);
+
 /** What to say of a promise beside what the labels of the set are for. @param {any} set @param {string} alpha @returns {string} */
 function keepingOf(set, alpha) {
   const first = keptGoal(set.name);
@@ -182,7 +185,7 @@ export function PoolCard({ set, info, goal, here, onFile }) {
           ${" "}${keepingOf(set, alpha)}</p>
         ${alpha === "" ? null : next?.needed === 0
           ? next.feasible === false ? html`<p><strong>No pair gets a verdict at it</strong>, and no more labels of these pairs change that.</p>` : html`<p><strong>It has all labels that it needs</strong>: judge with alpha ${alpha}, delta ${DELTA} and the guarantee pac.</p>`
-          : html`<a class=${`button ${goal === "" && !lacks ? "main" : ""}`} href=${`#label/${set.name}?for=${alpha}`} aria-current=${goal === alpha ? "true" : undefined}>Label what it needs: at least ${count(next?.needed)}${set.labelled > 0 && " more"}</a>`}</div>
+          : html`<a class=${`button ${goal === "" && !lacks ? "main" : ""}`} href=${`#label/${set.name}?for=${alpha}`} aria-current=${goal === alpha ? "true" : undefined}>Label what it needs: ${between(next?.needed, set.unlabelled)}${set.labelled > 0 && " more"}</a>`}</div>
       <div><p>Every promise, also those on average, and the curve of the set.</p>
         <a class="button" href=${`#label/${set.name}?for=all`} aria-current=${goal === "all" ? "true" : undefined}>Label all ${count(set.unlabelled)}</a></div>
     </div>

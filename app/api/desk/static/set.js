@@ -2,7 +2,7 @@
 import { html, useState } from "./ui.js";
 import { call, get, ofSet, post } from "./api.js";
 import { Action, Promised, useLoad, Waiting } from "./parts.js";
-import { adviceOf, isToy } from "./advice.js";
+import { adviceOf, bestRow, isToy } from "./advice.js";
 import { ACTIONS, between, count, moment, percent, plural, promise } from "./format.js";
 import { ChangeDialog } from "./change.js";
 import { MorePairs } from "./new_set.js";
@@ -126,10 +126,10 @@ export function OneSet({ name, info, report, onChanged }) {
     [name],
     report,
   );
-  const [chosen, setChosen] = useState(`${info.default_guarantee}:${info.default_alpha}`);
+  const [chosen, setChosen] = useState("");
   if (data === null) return html`<${Waiting} failed=${failed} />`;
   const { set, versions, monitor } = data;
-  const row = set.thresholds.find((/** @type {any} */ each) => keyOf(each) === chosen) ?? set.thresholds[0];
+  const row = set.thresholds.find((/** @type {any} */ each) => keyOf(each) === chosen) ?? bestRow(set, infoFor(set.name, info)) ?? set.thresholds[0];
   const changed = () => {
     reload();
     onChanged();

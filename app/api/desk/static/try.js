@@ -1,8 +1,9 @@
 // Try: a pair in; the verdict, why, both orders, and the pair on the set's curve out.
 import { html, useState } from "./ui.js";
-import { isToy } from "./advice.js";
+import { bestRow, isToy } from "./advice.js";
 import { get, ofSet, post, savedKey, urlOf } from "./api.js";
 import { Markdown } from "./markdown.js";
+import { infoFor } from "./pair_store.js";
 import { Action, Copyable, Promised, Refusal, Share, useAction } from "./parts.js";
 import { GUARANTEES, percent, unsure } from "./format.js";
 import { Curve, shareAt } from "./plot.js";
@@ -144,7 +145,10 @@ const Result = ({ shown: { of, judgment, detail }, info }) =>
 /** @param {{ info: any, sets: any[], name: string }} props */
 export function Try({ info, sets, name }) {
   const [pair, setPair] = useState(/** @type {Pair} */ (EXAMPLE));
-  const [asked, setAsked] = useState(/** @type {Asked} */ ({ calibration: name, share: String(+(100 * info.default_alpha).toPrecision(6)), guarantee: info.default_guarantee }));
+  const named = sets.find((each) => each.name === name);
+  // The promise that Home speaks of.
+  const { alpha, guarantee } = (named && bestRow(named, infoFor(name, info))) ?? { alpha: info.default_alpha, guarantee: info.default_guarantee };
+  const [asked, setAsked] = useState(/** @type {Asked} */ ({ calibration: name, share: String(+(100 * alpha).toPrecision(6)), guarantee }));
   const [shown, setShown] = useState(/** @type {any} */ (null));
   const body = { ...pair, ...criterionOf(asked) };
   // A verdict stands only beside the pair and the promise that it is for.
