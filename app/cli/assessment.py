@@ -113,8 +113,10 @@ def _labels_in_words(detail: "CalibrationDetail") -> str:
     told = f"{labeled_and_ties(detail)}, {detail.unlabelled} without a label."
     shares = [row.tie_share for row in detail.thresholds if row.tie_share is not None]
     if any(shares):
+        bounds = [end for row in detail.thresholds for end in row.tie_interval or ()]
         told += (
             f" Of the pairs that an alpha of the table accepts, {min(shares):.1%} to "
-            f"{max(shares):.1%} are ties; no promise is about them."
+            f"{max(shares):.1%} are ties (95% intervals from {min(bounds):.1%} to "
+            f"{max(bounds):.1%}); no promise is about them."
         )
     return told

@@ -125,6 +125,8 @@ def test_a_run_makes_one_version_whatever_the_batches(
     assert (only["added"], only["updated"], only["ties"]) == (ROWS - 1, 0, 1)
     assert "21 rows: 19 usable, 1 tie, 1 repeated" in result.stderr
     assert "added 19, updated 0, ties 1, removed 0, failed 0" in result.stderr
+    # One tie of 20 accepted pairs.
+    assert "5.0% are ties (95% intervals from 0.9% to 23.6%)" in one_line(result.stderr)
     assert journals(tmp_path) == []
 
 
