@@ -205,6 +205,11 @@ def test_another_browser_opens_the_file_and_chooses_no_promise_in_silence(
         other.write_text(json.dumps(OPEN), encoding="utf-8")
         open_again(page, other)
         expect(page.get_by_role("alert")).to_contain_text("None of these 60 pairs is in else.")
+        # A part of the file, with the two pairs that have a label: 38 of 58 texts are missing.
+        part = tmp_path / "part.json"
+        part.write_text(json.dumps([*pool[-2:], *pool[:20]]), encoding="utf-8")
+        open_again(page, part)
+        expect(page.get_by_text("The texts of 38 pairs are not in this browser")).to_be_visible()
         path.write_text(json.dumps(pool), encoding="utf-8")
         open_again(page, path)
         expect(page.get_by_label("File of these pairs")).to_have_count(0)

@@ -60,19 +60,24 @@ export class Pool {
 
   /** Looks which pairs have no label, and which of them have their texts here. */
   async look() {
-    const texts = await keptPairs(this.name);
-    this.here = texts.length;
-    if (this.goal === "") return;
+    const texts = new Map((await keptPairs(this.name)).map((/** @type {any} */ kept) => [kept.digest, kept]));
+    this.here = 0;
+    if (this.goal === "" && texts.size === 0) return;
     const all = await examplesOf(this.name);
-    const open = new Set(all.filter(({ label }) => label === null).map(({ digest }) => digest));
-    this.open = open.size;
-    this.labelled = all.length - open.size;
+    const open = all.filter(({ label }) => label === null);
+    const here = open.filter(({ digest }) => texts.has(digest));
+    this.here = here.length;
+    if (this.goal === "") return;
+    this.open = open.length;
+    this.labelled = all.length - open.length;
     this.wanted = 0;
-    if (open.size === 0) await forgetPairs(this.name);
-    const kept = texts.filter(({ digest }) => open.has(digest));
-    this.here = kept.length;
-    this.pairs = kept.sort((one, other) => (this.goal === "all" ? one.digest.localeCompare(other.digest) : sureness(other.score) - sureness(one.score)));
-    const known = new Set(kept.map(({ digest }) => digest));
+    if (open.length === 0) await forgetPairs(this.name);
+    // A promise needs its labels from the surest pair on, so it waits for the first text that is not here.
+    const sorted = open.sort((one, other) => sureness(other) - sureness(one));
+    const lacking = sorted.findIndex(({ digest }) => !texts.has(digest));
+    const pairs = this.goal === "all" ? here.sort((one, other) => one.digest.localeCompare(other.digest)) : lacking < 0 ? sorted : sorted.slice(0, lacking);
+    this.pairs = pairs.map(({ digest }) => texts.get(digest));
+    const known = new Set(here.map(({ digest }) => digest));
     this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name)).filter(([digest]) => known.has(digest)));
     await this.aim();
   }
