@@ -20,7 +20,8 @@ from app.files.shapes import listed
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge import Rewards
+    from scope_judge import ItemError, Rewards
+    from scope_judge.records import Problem
 
 _FAILED = "no judgment"
 
@@ -51,7 +52,7 @@ def pairs(
     of rewards becomes a pair: prompt, chosen, rejected. Prompts without one are counted. If no
     prompt has one, nothing is written and the exit status is 1.
     """
-    from scope_judge import ItemError
+    from scope_judge import Rewards
 
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = options.given_criterion({**given, "calibration": calibration})
@@ -61,15 +62,19 @@ def pairs(
     groups = [_group(row, prompt, responses) for row in rows]
     made: list[dict[str, Any]] = []
     left_out = Counter[str]()
+    first_of: dict[str, str] = {}
     rule: dict[str, Any] = {**criterion, "opponents": opponents or "all", "comparisons": True}
     with connected(url, patience_s=patience) as client, progress_bar() as bar:
         shown = bar.add_task("judging prompts", total=len(groups))
         answers = client.rewards_many(groups, **rule)
-        for (question, texts), found in zip(groups, answers, strict=True):
+        for row, (question, texts), found in zip(rows, groups, answers, strict=True):
             bar.advance(shown)
-            if isinstance(found, ItemError):
-                left_out[f"{_FAILED} ({found.error.code})"] += 1
+            if (problem := _problem(found)) is not None:
+                reason = f"{_FAILED} ({problem.code})"
+                first_of.setdefault(reason, f", as in {row.place}: {problem.detail}")
+                left_out[reason] += 1
                 continue
+            assert isinstance(found, Rewards)
             basis = found.basis
             if "infeasible" in found.reasons and basis and basis.alpha and basis.calibration:
                 # So it is for every other prompt, too.
@@ -91,7 +96,7 @@ def pairs(
             )
     say((f"{len(made):,} of {len(rows):,} prompts", "bold"), " have a pair")
     for reason, count in left_out.most_common():
-        say(f"{count:,} without: {reason}")
+        say(f"{count:,} without: {reason}{first_of.get(reason, '')}")
     if not made:
         raise CommandError(f"no prompt has a pair, and {out} was not written")
     write_all(out.resolve(), made)
@@ -105,12 +110,14 @@ def pairs(
 
 def _group(row: FileRow, prompt: str, responses: str) -> tuple[Any, list[Any]]:
     """The prompt and the responses of a row; raises InvalidRequestError if it has none."""
-    absent = [name for name in (prompt, responses) if row.fields.get(name) is None]
+    absent = [name for name in (prompt, responses) if name not in row.fields]
     if absent:
         raise InvalidRequestError(
             f"{row.place}: {' and '.join(absent)} missing; there is {listed(row.fields)}: name the "
             "columns with --prompt and --responses"
         )
+    if row.fields[prompt] is None:
+        raise InvalidRequestError(f"{row.place}: {prompt} is empty")
     texts = row.fields[responses]
     if isinstance(texts, str):
         try:
@@ -139,9 +146,16 @@ def _completion(response: Any, prompt: Any) -> Any:
     return [{"role": "assistant", "content": response} if is_text else response]
 
 
+def _problem(found: "Rewards | ItemError") -> "Problem | None":
+    """Why a prompt could not be judged at all."""
+    from scope_judge import ItemError
+
+    if isinstance(found, ItemError):
+        return found.error
+    return found.errors[0].error if found.errors and not any(found.accepted) else None
+
+
 def _reason(found: "Rewards") -> str:
-    if len(found.errors) and not any(found.accepted):
-        return f"{_FAILED} ({found.errors[0].error.code})"
     if any(found.accepted):
         return "accepted verdicts that contradict the rewards, or tie"
     if "suspended" in found.reasons:

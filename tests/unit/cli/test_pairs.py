@@ -70,7 +70,7 @@ def test_an_infeasible_alpha_is_the_reason_and_has_a_next_step(url: str, tmp_pat
 def test_a_prompt_that_cannot_be_judged_is_an_error(url: str, tmp_path: Path) -> None:
     result = run(url, tmp_path, [*ROWS, LONG])
     assert result.exit_code == 1
-    assert "1 without: no judgment (prompt_too_long)" in result.stderr
+    assert "1 without: no judgment (prompt_too_long), as in" in result.stderr
     assert len((tmp_path / "dpo.jsonl").read_text().splitlines()) == 2
 
 
@@ -78,6 +78,7 @@ def test_a_prompt_that_cannot_be_judged_is_an_error(url: str, tmp_path: Path) ->
     ("row", "words"),
     [
         ({"question": "x"}, "prompt and responses missing; there is question: name the columns"),
+        ({"prompt": None, "responses": ["a"]}, "prompt is empty"),
         ({"prompt": "x", "responses": []}, "is no list of responses, as in JSON"),
         ({"prompt": "x", "responses": "a"}, "is no list of responses, as in JSON"),
         ({"prompt": 3, "responses": ["a", "b"]}, "prompt is neither a text nor a list"),
