@@ -205,14 +205,10 @@ def test_another_browser_opens_the_file_and_chooses_no_promise_in_silence(
         other.write_text(json.dumps(OPEN), encoding="utf-8")
         open_again(page, other)
         expect(page.get_by_role("alert")).to_contain_text("None of these 60 pairs is in else.")
-        # A part of the file, with the two pairs that have a label: 38 of 58 texts are missing.
-        part = tmp_path / "part.json"
-        part.write_text(json.dumps([*pool[-2:], *pool[:20]]), encoding="utf-8")
-        open_again(page, part)
-        expect(page.get_by_text("The texts of 38 pairs are not in this browser")).to_be_visible()
-        path.write_text(json.dumps(pool), encoding="utf-8")
+        # A part of the file: one of the pairs with labels, and all others but the second to label.
+        path.write_text(json.dumps([*pool[:56], pool[57], pool[59]]), encoding="utf-8")
         open_again(page, path)
-        expect(page.get_by_label("File of these pairs")).to_have_count(0)
+        expect(page.get_by_text("The texts of 1 pair are not in this browser")).to_be_visible()
         # What the labels of another browser are for is not known here.
         expect(
             page.get_by_text("Choose the percentage with which the labeling began")
@@ -220,8 +216,12 @@ def test_another_browser_opens_the_file_and_chooses_no_promise_in_silence(
         expect(page.get_by_role("link", name="Label what it needs")).to_have_count(0)
         page.get_by_label("Promise").select_option("20%")
         page.get_by_role("link", name=re.compile("Label what it needs: .* more")).click()
-        last = page.get_by_text("That was the last pair")
-        label_pairs(page, better, last, most=5)
+        lacks = page.get_by_text("The text of the next pair is not in this browser")
+        assert label_pairs(page, better, lacks) == 1
+        path.write_text(json.dumps(pool), encoding="utf-8")
+        open_again(page, path)
+        expect(page.get_by_label("File of these pairs")).to_have_count(0)
+        label_pairs(page, better, page.get_by_text("That was the last pair"), most=4)
         page.get_by_role("link", name="Home", exact=True).click()
         expect(page.get_by_role("heading", name="May I use this judge?")).to_be_visible()
         page.goto("/desk#label/else")

@@ -35,14 +35,15 @@ function Done({ state, name, onFinish, onAgain, onSave }) {
     const here = (pool?.done ?? 0) + (state.held !== null && !state.held.pair.isPooled ? 1 : 0);
     return card(`${detailOf(state.problem)}${here === 0 ? "" : ` ${plural(here, "label")} ${here === 1 ? "waits" : "wait"} here.`}`, again);
   }
+  const lacks = pool !== null && pool.decided === null && pool.open > pool.done ? "The text of the next pair is not in this browser: open the whole file." : "";
   if (pool !== null && pool.done > 0)
-    return card(html`That was the last pair${pool.decided === null ? "" : ` that the promise needs`}. ${pool.words} Save the labels as one version of the set; until then you can take the last answer back.`,
+    return card(html`${lacks || `That was the last pair${pool.decided === null ? "" : " that the promise needs"}.`} ${pool.words} Save the labels as one version of the set; until then you can take the last answer back.`,
       html`<button type="button" class="main" onClick=${onSave}>Save ${plural(pool.done, "label")}</button>`);
   if (state.held !== null)
     return card("That was the last pair for now. Your last answer is not sent yet, so you can still take it back.", html`<button type="button" class="main" onClick=${onFinish}>Send it</button>`);
   if (state.open > 0 && state.open === state.without_texts)
     return card(`${plural(state.open, "pair")} without texts in the service: label ${state.open === 1 ? "it" : "them"} in a file, or ask your operator to keep the texts of the next ones.`, again);
-  if (pool !== null && pool.open > 0 && pool.decided === null) return card("The texts of the next pairs are not in this browser.", again);
+  if (lacks !== "") return card(lacks, again);
   if (pool !== null) return card(pool.decided === null ? "All pairs have their label." : pool.words, html`<a class="button main" href="#home">May I use it?</a>`);
   return card("No pair waits for your label.", html`${again} <a class="button" href=${`#watch/${name}`}>Watch</a>`);
 }

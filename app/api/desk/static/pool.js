@@ -20,7 +20,7 @@ const LEAVING = 200;
 export const goalOf = (name) =>
   new URLSearchParams(location.hash.split("?")[1]).get("for") ?? unsavedGoal(name);
 
-/** @param {string} name @returns {Promise<{ digest: string, label: string | null }[]>} All pairs of a set. */
+/** @param {string} name @returns {Promise<{ digest: string, label: string | null, gap_fwd: number, gap_rev: number | null }[]>} All pairs of a set. */
 async function examplesOf(name) {
   const all = [];
   for (let after = ""; ; after = all.at(-1).digest) {
@@ -50,8 +50,9 @@ export class Pool {
     /** Number of pairs without a label in the service, and with one. */
     this.open = 0;
     this.labelled = 0;
-    /** Number of pairs with their texts here. */
+    /** Number of pairs with their texts here, and of those before the first one without. */
     this.here = 0;
+    this.reach = 0;
     /** Number of pairs to label now, with those that have their label here. */
     this.wanted = 0;
     /** The threshold that the labels were for, once it is known. @type {any} */
@@ -60,26 +61,24 @@ export class Pool {
 
   /** Looks which pairs have no label, and which of them have their texts here. */
   async look() {
-    const texts = new Map((await keptPairs(this.name)).map((/** @type {any} */ kept) => [kept.digest, kept]));
-    this.here = 0;
+    const texts = new Map((await keptPairs(this.name)).map((pair) => [pair.digest, pair]));
     if (this.goal === "" && texts.size === 0) return;
     const all = await examplesOf(this.name);
-    const open = all.filter(({ label }) => label === null);
-    const here = open.filter(({ digest }) => texts.has(digest));
-    this.here = here.length;
-    if (this.goal === "") return;
+    const open = all.filter(({ label }) => label === null)
+      .sort((one, other) => (this.goal === "all" ? one.digest.localeCompare(other.digest) : sureness(other) - sureness(one)));
     this.open = open.length;
     this.labelled = all.length - open.length;
     this.wanted = 0;
     if (open.length === 0) await forgetPairs(this.name);
-    // A promise needs its labels from the surest pair on, so it waits for the first text that is not here.
-    const sorted = open.sort((one, other) => sureness(other) - sureness(one));
-    const lacking = sorted.findIndex(({ digest }) => !texts.has(digest));
-    const pairs = this.goal === "all" ? here.sort((one, other) => one.digest.localeCompare(other.digest)) : lacking < 0 ? sorted : sorted.slice(0, lacking);
-    this.pairs = pairs.map(({ digest }) => texts.get(digest));
-    const known = new Set(here.map(({ digest }) => digest));
-    this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name)).filter(([digest]) => known.has(digest)));
-    await this.aim();
+    const known = open.filter(({ digest }) => texts.has(digest));
+    this.pairs = known.map(({ digest }) => /** @type {KeptPair} */ (texts.get(digest)));
+    this.here = known.length;
+    // The tests of a promise take the pairs in their order; for all labels the order is nothing.
+    const gap = this.goal === "all" ? -1 : open.findIndex(({ digest }) => !texts.has(digest));
+    this.reach = gap < 0 ? this.here : gap;
+    const digests = new Set(known.map(({ digest }) => digest));
+    this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name)).filter(([digest]) => digests.has(digest)));
+    if (this.goal !== "") await this.aim();
   }
 
   /** Decides how many pairs to label now: all, or those that the next test of the threshold needs. */
@@ -96,8 +95,8 @@ export class Pool {
       const preview = await call("POST", ofSet(this.name, "/examples"), { ...this.body(), dry_run: true });
       const row = preview.thresholds.find((/** @type {any} */ each) => each.guarantee === "pac" && each.alpha === Number(this.goal));
       if (row !== undefined && !row.labels_missing) this.decided = row;
-      else if (this.wanted >= this.pairs.length) break;
-      else this.wanted = Math.min(this.pairs.length, done + Math.max(3, Math.ceil(this.open / 100)));
+      else if (this.wanted >= this.open) break;
+      else this.wanted = Math.min(this.open, done + Math.max(3, Math.ceil(this.open / 100)));
       if (this.wanted > done) break;
     }
   }
@@ -115,7 +114,7 @@ export class Pool {
   /** The first pairs to label, on sides that look random. @param {number} most @param {string[]} without @returns {Pair[]} */
   next(most, without) {
     if (this.decided !== null) return [];
-    const wanted = this.pairs.slice(0, this.wanted).filter(({ digest }) => this.labels[digest] === undefined && !without.includes(digest));
+    const wanted = this.pairs.slice(0, Math.min(this.wanted, this.reach)).filter(({ digest }) => this.labels[digest] === undefined && !without.includes(digest));
     return wanted.slice(0, most).map(({ digest, fields }) => {
       const isSwapped = parseInt(digest[0], 16) % 2 === 0;
       const [left, right] = isSwapped ? [fields.response_b, fields.response_a] : [fields.response_a, fields.response_b];
