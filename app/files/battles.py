@@ -18,6 +18,7 @@ from app.files.shapes import (
     CALIBRATION,
     LABEL,
     MODELS,
+    NONE,
     OF_BATTLE,
     REQUIRED,
     ComparisonShape,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from scope_judge.records import Info
 
 _WINNER = "winner"
-# As in --map id=NONE.
-_NO_COLUMN = "NONE"
 # Labels and verdicts as the rows of a leaderboard name them; a tie and an abstention stay.
 _SIDES = {"A": "model_a", "B": "model_b"}
 # Hexadecimal digits of a digest that serves as an id.
@@ -81,21 +80,10 @@ class BattleShape:
     comparison: ComparisonShape
     columns: Mapping[str, str]
 
-    def check(self, rows: Sequence[FileRow]) -> None:
-        """Refuses a map of a column that no row has, and labels that are unknown words.
-
-        Raises:
-            InvalidRequestError: The rows would lose a field or labels that somebody has named.
-        """
-        names = dict.fromkeys(name for row in rows for name in row.fields)
-        given = {LABEL: self.comparison.label, **self.columns}
-        absent = [c for field, c in given.items() if c not in (field, *names, _NO_COLUMN)]
-        if absent:
-            raise InvalidRequestError(
-                f"{rows[0].place}: {named(absent)} missing; there is {listed(names)}: correct --map"
-            )
-        human = self.columns["human"]
-        label = human if human in names else self.comparison.label
+    def check_words(self, rows: Sequence[FileRow]) -> None:
+        """Raises InvalidRequestError for labels that are unknown words."""
+        human, given = self.columns["human"], {LABEL: self.comparison.label, **self.columns}
+        label = human if any(human in row.fields for row in rows) else self.comparison.label
         texts = zip(REQUIRED, self.comparison.texts, strict=True)
         parts = [f"{field}={c}" for field, c in (*texts, *given.items()) if c != field]
         whole = ",".join([*parts, *words_of_map(self.comparison.words)])
@@ -180,7 +168,7 @@ def battle_shape(row: Mapping[str, Any], columns: str | None = None) -> BattleSh
     """Finds how the rows of a file hold battles.
 
     Args:
-        row: The first row.
+        row: Has the columns of the file.
         columns: A map as `--map` has it.
 
     Raises:
@@ -194,6 +182,8 @@ def battle_shape(row: Mapping[str, Any], columns: str | None = None) -> BattleSh
         raise InvalidRequestError(
             "these are rows of `scope-judge battles`: their battles have been judged"
         )
+    if absent := [c for f, c in read.columns.items() if c not in (f, NONE, *row)]:
+        raise InvalidRequestError(f"{named(absent)} missing; there is {listed(row)}: correct --map")
     if any(column not in row for column in (*shape.columns, *(others[m] for m in MODELS))):
         raise InvalidRequestError(
             f"the columns are {listed(row)}, and a battle needs question, response_a, response_b, "

@@ -101,7 +101,8 @@ def shape_of_rows(
     # JSON Lines leave out the label of a battle that nobody has labeled.
     columns = dict.fromkeys(name for row in rows for name in row.fields)
     shape, first = form.shape or known_shape(columns), rows[0]
-    absent = [] if shape is None else [name for name in shape.columns if name not in columns]
+    needed = () if shape is None else dict.fromkeys((*shape.columns, *shape.mapped))
+    absent = [name for name in needed if name not in columns]
     if shape is None or absent:
         wrong = f"the columns are {listed(columns)}, and a comparison needs {', '.join(REQUIRED)}"
         if absent:

@@ -25,6 +25,9 @@ LABEL = "label"
 MODELS = ("model_a", "model_b")
 # The fields of a battle beside its comparison.
 OF_BATTLE = (*MODELS, "id", "question_id", "group", "category", "human", "human_probability")
+# A column that no file has, as in --map id=NONE.
+NONE = "NONE"
+_LABELS = (LABEL, "human")
 _OF_BATTLE = ("model_a", "model_b", "human")
 # Likeness of names from which on one is suggested, as `difflib` measures it.
 _LIKE = 0.75
@@ -139,6 +142,7 @@ class ComparisonShape:
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
+        mapped: Columns that a map names, except that of the label, which unlabeled rows lack.
         label: Column of the label; "" for preference data, in which the label is always A.
         words: Word in lower case -> label.
     """
@@ -148,6 +152,7 @@ class ComparisonShape:
     texts: tuple[str, ...] = ()
     label: str = LABEL
     words: Mapping[str, Label] = field(default_factory=lambda: KNOWN_WORDS)
+    mapped: tuple[str, ...] = ()
 
     def label_in(self, row: Mapping[str, Any]) -> Label | None:
         """The label of a row; None if it is empty.
@@ -229,6 +234,7 @@ def shape_of_columns(named: NamedColumns) -> ComparisonShape:
         texts=needed,
         label=columns[LABEL],
         words=named.words,
+        mapped=tuple(c for f, c in columns.items() if c not in (f, NONE) and f not in _LABELS),
     )
 
 

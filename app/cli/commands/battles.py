@@ -113,10 +113,10 @@ def _read(
 
 def _shape_of(rows: Sequence[FileRow], columns: str | None) -> BattleShape:
     try:
-        shape = battle_shape(rows[0].fields, columns)
+        shape = battle_shape({n: None for row in rows for n in row.fields}, columns)
     except RequestError as exc:
         raise InvalidRequestError(f"{rows[0].place}: {exc.detail}") from None
-    shape.check(rows)
+    shape.check_words(rows)
     return shape
 
 

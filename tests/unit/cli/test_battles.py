@@ -116,6 +116,7 @@ def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path
             ["--map", "human=NONE,human_probability=p"],
             "p is missing; there is question, model_a",
         ),
+        ([battle(GOOD, BAD)], ["--map", "model_a=left_modle"], "left_modle is missing; there is"),
         (
             [battle(GOOD, BAD, vote="left"), battle(GOOD, BAD, vote="both bad!")],
             ["--map", "human=vote,id=NONE"],

@@ -101,7 +101,7 @@ def test_columns_may_have_other_names() -> None:
         ({"prompt": "?", "chosen": "a", "rejected": "b"}, None, "a battle needs question"),
         (ROW, "model_a", "'model_a' is not FIELD=COLUMN"),
         (ROW, "judge=x", "with one of the fields question, response_a"),
-        (ROW, "model_a=nobody", "model_a=model_a,model_b=model_b"),
+        (ROW, "model_a=nobody", "nobody is missing; there is question"),
     ],
 )
 def test_columns_that_hold_no_battle_are_named_with_a_map_that_may_fit(
