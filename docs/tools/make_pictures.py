@@ -157,7 +157,7 @@ class _DeskPictures:
         self._page.get_by_label("Name").fill("mine")
         self._page.get_by_label("File of pairs").set_input_files(path)
         self._page.get_by_role("button", name="Judge and preview").click()
-        self._page.get_by_role("button", name="Add them").click()
+        self._page.get_by_role("button", name="Make it").click()
         self._picture("pool", None, until=self._page.get_by_role("link", name="Label all"))
         both = self._page.get_by_role("link", name="Label them")
         self._picture("home", "home", until=both)

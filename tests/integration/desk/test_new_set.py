@@ -48,7 +48,7 @@ def open_again(page: Page, path: Path) -> None:
     page.get_by_role("button", name="Open").click()
 
 
-def add(page: Page, title: str) -> None:
+def make(page: Page, title: str) -> None:
     page.get_by_role("button", name="Judge and preview").click()
     dialog = page.get_by_role("dialog", name=title)
     expect(dialog).to_be_visible()
@@ -59,7 +59,7 @@ def add(page: Page, title: str) -> None:
     assert window is not None
     assert abs(box["x"] + box["width"] / 2 - window["width"] / 2) < 2
     assert abs(box["y"] + box["height"] / 2 - window["height"] / 2) < 2
-    dialog.get_by_role("button", name="Add them").click()
+    dialog.get_by_role("button", name="Make it").click()
     expect(dialog).to_have_count(0)
 
 
@@ -93,7 +93,7 @@ def test_a_table_with_other_columns_becomes_a_set_under_a_name_chosen_later(
         expect(page.get_by_role("button", name="Judge and preview")).to_be_disabled()
         page.get_by_label("Name").fill("mine")
         assert overflow(page) <= 0
-        add(page, "Add 150 pairs to mine?")
+        make(page, "Make mine from 150 pairs?")
         expect(page.get_by_role("link", name="mine")).to_be_visible()
         expect(page.get_by_role("heading", name="You may use it at")).to_be_visible()
         expect(page.get_by_label("Name")).to_have_value("set-2")
@@ -133,7 +133,7 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         page.goto("/desk")
         page.get_by_label("Name").fill("pool")
         choose(page, path)
-        add(page, "Add 60 pairs to pool?")
+        make(page, "Make pool from 60 pairs?")
         # Both ways have their number.
         needed = detail(service, "pool/next?alpha=0.25&delta=0.1")["needed"]
         page.get_by_label("Promise").select_option("25%")
@@ -165,7 +165,10 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         page.get_by_role("link", name="save", exact=True).click()
         expect(page.get_by_text(f"6 labeled, {needed - 3} to 54 more")).to_be_visible()
         later = label_pairs(page, BETTER, last)
+        # Labels that wait say what they are for, and so does the address once they are saved.
+        page.evaluate("location.hash = '#label/pool'")
         page.get_by_role("button", name=f"Save {3 + later} labels").click()
+        expect(page).to_have_url(re.compile(r"#label/pool\?for=0.25$"))
         expect(page.get_by_role("status").first).to_contain_text("of 25% for this set is decided")
         page.get_by_role("link", name="May I use it?").click()
         card = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="pool"))
@@ -246,6 +249,8 @@ def test_a_service_that_is_lost_is_no_last_pair(
     service.client.post(f"/calibrations/{name}/pool", json={"comparisons": OPEN})
     with open_page(browser, url, fine=frozenset({502}), refused=True) as page:
         page.goto(f"/desk#label/{name}?for=all")
+        # The browser has not made the set, so it does not know which promise was chosen.
+        expect(page.get_by_label("Promise")).to_have_value("")
         open_again(page, path)
         expect(page.get_by_text("0 labeled, 60 more")).to_be_visible()
         page.route(
@@ -276,8 +281,8 @@ def test_pairs_without_labels_end_no_verdicts(
         page.get_by_role("button", name="Judge and preview").click()
         offer = page.get_by_role("dialog", name="Keep the verdicts of good?")
         offer.get_by_role("button", name="Make good-2").click()
-        page.get_by_role("dialog", name="Add 30 pairs to good-2?").get_by_role(
-            "button", name="Add them"
+        page.get_by_role("dialog", name="Make good-2 from 30 pairs?").get_by_role(
+            "button", name="Make it"
         ).click()
         expect(page.get_by_role("heading", name="Pairs to label: 30 of good-2")).to_be_visible()
     assert detail(service, "good")["unlabelled"] == 0

@@ -59,6 +59,7 @@ export async function call(method, path, body, options = {}) {
     if (options.signal?.aborted) throw error;
     throw new Problem(0, "unreachable", "The service cannot be reached. Is it still running?");
   }
+  dispatchEvent(new Event("reached"));
   if (answer.status === 204) return null;
   const content = await answer.json().catch(() => null);
   if (answer.ok && content !== null) return content;

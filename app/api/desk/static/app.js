@@ -131,10 +131,14 @@ function Desk() {
   useEffect(() => {
     void load();
     const onRefused = (/** @type {any} */ event) => report(event.detail);
+    // What was said of a service that cannot be reached goes once it answers anything.
+    const onReached = () => setError((/** @type {any} */ said) => (said?.code === "unreachable" ? null : said));
     addEventListener("hashchange", again);
+    addEventListener("reached", onReached);
     addEventListener("refused", onRefused);
     return () => {
       removeEventListener("hashchange", again);
+      removeEventListener("reached", onReached);
       removeEventListener("refused", onRefused);
     };
   }, []);

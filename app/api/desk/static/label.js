@@ -72,7 +72,12 @@ export function Label({ name, sets, info, report, onChanged }) {
   const queue = useQueue(name, goal, info, report, onChanged);
   const [asks, setAsks] = useState(/** @type {"reason" | "name" | null} */ (asksWho() ? "name" : null));
   const [rendered, setRendered] = useState(false);
-  const { state, answer, undo, skip, finish, save } = queue;
+  const { state, answer, undo, skip, finish } = queue;
+  const save = () => {
+    // Labels of an earlier visit say what they are for only until they are saved.
+    history.replaceState(null, "", `#label/${name}?for=${goal}`);
+    queue.save();
+  };
   const pair = state?.pair ?? null;
   // A pair of the set itself is never closed: the tests would stop there.
   const canClose = pair !== null && !pair.isPooled;
@@ -129,8 +134,8 @@ export function Label({ name, sets, info, report, onChanged }) {
       answer("none", reason);
     }} />`}
     ${asks === "name" && html`<${Who} onClose=${() => setAsks(null)} />`}
-    ${state.pool?.done > 0 && pair !== null && html`<p class="row hint">${plural(state.pool.done, "label")} ${state.pool.done === 1 ? "waits" : "wait"} in this browser, and become one version when you leave or save.
+    ${state.pool?.done > 0 && pair !== null && html`<p class="row hint">${plural(state.pool.done, "label")} ${state.pool.done === 1 ? "waits in this browser, and becomes" : "wait in this browser, and become"} one version when you leave or save.
       <button type="button" class="quiet accent" onClick=${save}>Save now</button></p>`}
-    ${lacksTexts || (goal === "" && !chooses && set?.unlabelled > 0) ? pool : goal !== "" && html`<p class="hint"><a href=${`#label/${name}`}>Other ways to label</a></p>`}
+    ${lacksTexts || (goal === "" && !chooses && set?.unlabelled > 0) ? pool : goal !== "" && html`<p class="hint"><a href=${`#label/${name}`}>Change what to label</a></p>`}
   </div>`;
 }

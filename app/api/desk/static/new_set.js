@@ -137,6 +137,8 @@ function Adding({ name, set, sets, info, read, onDone }) {
     onDone(asked.to, asked.kept.length > 0);
   };
   const { busy, error, press } = useAction(start, [read, name]);
+  const isNew = asked?.to !== set?.name;
+  const pairs = plural(asked?.body?.examples.length ?? 0, "pair");
   return html`<div class="row"><button type="button" class="main" disabled=${read === null} aria-disabled=${busy ? "true" : undefined} onClick=${press}>
       ${busy ? "The judge reads them…" : "Judge and preview"}</button><${Refusal} of=${error} /></div>
     ${done !== null && read !== null &&
@@ -147,7 +149,7 @@ function Adding({ name, set, sets, info, read, onDone }) {
     }} />`}
     ${asked?.offers && html`<${Offer} name=${name} other=${asked.offers} open=${open} look=${look} onClose=${() => setAsked(null)} />`}
     ${asked?.preview &&
-    html`<${ChangeDialog} title=${`Add ${plural(asked.body.examples.length, "pair")} to ${asked.to}?`} preview=${asked.preview} confirm="Add them" run=${add} onClose=${() => setAsked(null)}
+    html`<${ChangeDialog} title=${isNew ? `Make ${asked.to} from ${pairs}?` : `Add ${pairs} to ${asked.to}?`} preview=${asked.preview} confirm=${isNew ? "Make it" : "Add them"} run=${add} onClose=${() => setAsked(null)}
       more=${asked.failed > 0 ? `${plural(asked.failed, "pair")} could not be judged and will be left out.` : null}>
       <${Outcome} preview=${asked.preview} read=${read} info=${info} /><//>`}`;
 }

@@ -168,8 +168,8 @@ function keepingOf(set, alpha) {
  */
 export function PoolCard({ set, info, goal, here, onFile }) {
   const isAlpha = (/** @type {string} */ each) => each !== "" && each !== "all";
-  // The service does not know what the labels of another browser are for.
-  const [alpha, setAlpha] = useState([goal, keptGoal(set.name)].find(isAlpha) ?? (set.labelled > 0 ? "" : "0.1"));
+  // The service does not know what another browser labels for.
+  const [alpha, setAlpha] = useState([goal, keptGoal(set.name)].find(isAlpha) ?? (set.labelled > 0 || here === 0 ? "" : "0.1"));
   const [next, setNext] = useState(/** @type {any} */ (null));
   useEffect(() => {
     if (alpha === "") return;
