@@ -89,9 +89,10 @@ def _read(
     items, battles = list[Item](), dict[str, Battle]()
     for path in files_of(files):
         rows = list(read_rows(path, encoding))
-        shape = _shape_of(rows, columns) if rows else None
+        if not rows:
+            continue
+        shape = _shape_of(rows, columns)
         for row in rows:
-            assert shape is not None
             try:
                 battle = shape.battle(row.fields)
             except InvalidComparisonError as exc:
@@ -99,7 +100,7 @@ def _read(
             else:
                 items.append(Item.of(row, shape.comparison, battle.fields))
                 battles[row.place] = battle
-        if shape is not None and shape.leaves_out_winner(items[-1].row.fields):
+        if shape.leaves_out_winner(rows[-1].fields):
             say(
                 ("warning:", "yellow"),
                 f" {path} has a column `winner`, which is not read. If it has labels of people, "
