@@ -1,6 +1,8 @@
 """Opens the scorer that the settings name: chat models, reward models, decision servers."""
 
 import asyncio
+import gc
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, TypeVar
@@ -183,8 +185,14 @@ async def open_cascade(
 async def _started(scorer: S, observer: StartupObserver, stage: str) -> AsyncIterator[S]:
     """Starts a scorer, shows the progress, and stops its model, also after a failed start."""
     observer.stage(stage)
+    # The collector would visit the million objects of vLLM's modules again and again.
+    gc.disable()
     try:
         await scorer.start(lambda part: observer.stage(f"{stage}: {part}"))
+        if "vllm" in sys.modules:
+            gc.freeze()
+        gc.enable()
         yield scorer
     finally:
+        gc.enable()
         await scorer.stop()

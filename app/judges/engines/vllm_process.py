@@ -18,7 +18,12 @@ from app.core.errors import (
 )
 from app.judges.engines.descendants import bound_children
 from app.judges.engines.turns import Pace
-from app.judges.engines.vllm_start import BATCHED_TOKENS, engine_arguments, import_vllm
+from app.judges.engines.vllm_start import (
+    BATCHED_TOKENS,
+    engine_arguments,
+    import_vllm,
+    inspect_model,
+)
 from app.ports import CallTimes, OnStage, PromptError, is_ahead
 from app.settings import Settings
 
@@ -87,6 +92,7 @@ class VllmProcess:
             elif name not in settings.vllm_args:
                 arguments.pop(name, None)
         import_vllm()
+        inspect_model(folder)
         on_stage("loading the weights")
         from vllm.config.logging import LoggingConfig
         from vllm.engine.arg_utils import AsyncEngineArgs

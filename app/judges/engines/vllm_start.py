@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.core.errors import StartupError
-from app.judges.engines.model_files import checkpoint_dtype, is_quantized, weight_bytes
+from app.judges.engines.model_files import checkpoint_dtype, config_of, is_quantized, weight_bytes
 from app.ports import OnStage
 from app.settings import Settings
 
@@ -301,6 +301,27 @@ def import_vllm() -> None:
             f"vLLM cannot be imported ({exc}): install scope-judge[gpu] or scope-judge[cpu], "
             "or set SCOPE_ENGINE"
         ) from exc
+
+
+def inspect_model(folder: Path) -> None:
+    """Imports the model's class on a CPU, so that vLLM needs no process to inspect it.
+
+    That process imports vLLM, too, which makes the first start of a machine take half as long
+    again. It prevents that CUDA is initialized here, and the CPU build has no CUDA.
+
+    Raises:
+        StartupError: The folder has no readable config.json.
+    """
+    if not is_cpu_build():
+        return
+    from vllm import ModelRegistry
+
+    for architecture in config_of(folder).get("architectures") or ():
+        if architecture in ModelRegistry.models:
+            # vLLM reports whatever prevents the import, with its own message.
+            with contextlib.suppress(Exception):
+                model_class = ModelRegistry.models[architecture].load_model_cls()
+                ModelRegistry.register_model(architecture, model_class)
 
 
 class WorkerReport:
