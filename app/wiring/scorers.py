@@ -185,14 +185,15 @@ async def open_cascade(
 async def _started(scorer: S, observer: StartupObserver, stage: str) -> AsyncIterator[S]:
     """Starts a scorer, shows the progress, and stops its model, also after a failed start."""
     observer.stage(stage)
-    # The collector would visit the million objects of vLLM's modules again and again.
-    gc.disable()
     try:
-        await scorer.start(lambda part: observer.stage(f"{stage}: {part}"))
+        # The collector would visit the million objects of vLLM's modules again and again.
+        gc.disable()
+        try:
+            await scorer.start(lambda part: observer.stage(f"{stage}: {part}"))
+        finally:
+            gc.enable()
         if "vllm" in sys.modules:
             gc.freeze()
-        gc.enable()
         yield scorer
     finally:
-        gc.enable()
         await scorer.stop()

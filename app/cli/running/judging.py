@@ -48,6 +48,10 @@ _PASSING = (429, 503, 504)
 _UNCALIBRATED = ". Here: scope-judge calibrate FILE --name NAME, or --no-alpha"
 # Name of the bundled judge.
 _TOY = "demo"
+_OF_TOY = (
+    " the demo judge is a toy that knows ten small tasks, and its own set `default` decides what "
+    "it accepts: name yours with --calibration"
+)
 # The end of the message if the output cannot be written.
 _NOTHING_LOST = "; no result is lost: rerun the command to resume"
 
@@ -107,11 +111,7 @@ def judge_files(
             fingerprint, ask = info.fingerprint, judging(service, criterion)
             # Without an alpha, no set decides.
             if info.judge == _TOY and CALIBRATION not in criterion and criterion != {"alpha": None}:
-                say(
-                    ("note:", "yellow"),
-                    " the demo judge is a toy that knows ten small tasks, and its own set "
-                    "`default` decides what it accepts: name yours with --calibration",
-                )
+                say(("note:", "yellow"), _OF_TOY)
         if out is None:
             found = _printed(items, ask, rows_of)
         else:
